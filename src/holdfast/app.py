@@ -17,6 +17,7 @@ import msgspec
 from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.config import Keyring, PolicyFile, Redactor, SecretStore, Settings, TrustStore, load_config
 from holdfast.config.secrets import STORE_PASSWORD
+from holdfast.config.setting_types import Secret
 from holdfast.config.settings import MAX_AGENT_DEPTH
 from holdfast.errors import ConfigError, StoreLocked
 from holdfast.events import Hub, prune_periodically
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from holdfast.models.model_factory import ModelFactory
     from holdfast.models.model_script import ModelScript
     from holdfast.services.run_traces import RunTraces
+    from holdfast.store.postgres.store_copy import CopiedTable
     from holdfast.tools.process.tool_peers import ToolPeers
 
 
@@ -173,13 +175,9 @@ async def open_app(
 async def _make_member(
     settings: Settings, locations: Locations, env: Mapping[str, str], *, keyring: Keyring, on_dead: Callable[[], None]
 ) -> FleetMember:
-    try:
-        from holdfast.fleet.fleet_setup import make_member
-    except ImportError as error:
-        raise ConfigError(
-            f"the setting 'store' names a PostgreSQL database, but psycopg is missing ({error}); run "
-            "\"pip install 'holdfast[fleet]'\", or remove the setting (HOLDFAST_STORE)"
-        ) from error
+    _require_psycopg()
+    from holdfast.fleet.fleet_setup import make_member
+
     return await make_member(settings, keyring, env, home=locations.data_dir, on_dead=on_dead)
 
 
@@ -222,21 +220,66 @@ async def _open_shared(
     return shared
 
 
+def configured_store(locations: Locations, env: Mapping[str, str]) -> str | None:
+    """Return the address of the configured PostgreSQL database without its password; None for SQLite. Blocks."""
+    store = load_config(locations, env=env, policy=PolicyFile().read()).settings.store
+    return None if store is None else store.to_config()
+
+
+def store_password(locations: Locations, password: str) -> None:
+    """Store the password of the PostgreSQL database, or remove it if it is empty. Blocks."""
+    locations.prepare()
+    secrets = SecretStore(locations.secrets_file)
+    if password:
+        secrets.put(STORE_PASSWORD, Secret(password))
+    else:
+        secrets.remove(STORE_PASSWORD)
+
+
+def copy_store(
+    locations: Locations,
+    database: Path,
+    address: str,
+    *,
+    to_postgres: bool,
+    progress: Callable[[str, int], None],
+) -> tuple[CopiedTable, ...]:
+    """Copy all rows from the SQLite file to the PostgreSQL database, or back. Blocks."""
+    _require_psycopg()
+    from holdfast.store.postgres import with_password
+    from holdfast.store.postgres.store_copy import copy_to_postgres, copy_to_sqlite
+
+    password = SecretStore(locations.secrets_file).read().get(STORE_PASSWORD)
+    conninfo = with_password(address, password.reveal() if password else None)
+    if to_postgres:
+        return copy_to_postgres(database, conninfo, progress=progress)
+    return copy_to_sqlite(conninfo, database, progress=progress)
+
+
+def _require_psycopg() -> None:
+    try:
+        import psycopg  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise ConfigError(
+            f"PostgreSQL needs psycopg, which is missing ({error}); run \"pip install 'holdfast[fleet]'\", or use "
+            "SQLite (without the setting 'store' and HOLDFAST_STORE)"
+        ) from error
+
+
 async def _open_store(
     settings: Settings, locations: Locations, keyring: Keyring, *, member: FleetMember | None
 ) -> Store:
     """Open the SQLite file, or the PostgreSQL database that the settings name."""
     if settings.store is None or member is None:
         return await open_store(locations.database)
-    from holdfast.store.postgres import open_postgres_store
+    from holdfast.store.postgres import open_postgres_store, with_password
 
     password = settings.store.password or await keyring.read_stored(STORE_PASSWORD)
     if password:
         keyring.remember([password])
     store = await open_postgres_store(
-        str(settings.store),
+        with_password(settings.store, password.reveal() if password else None),
         home=locations.data_dir,
-        password=password.reveal() if password else None,
         host_id=member.keeper.host_id,
         shared=member.shared_directories,
         fences=member.keeper,

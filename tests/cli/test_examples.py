@@ -49,6 +49,13 @@ NOT_RUN = {
             " --certificate cert.pem --key key.pem",
         )
     },
+    **{
+        f"holdfast store copy {what}": "needs PostgreSQL; tests/cli/commands/test_store.py has one"
+        for what in (
+            "sqlite: postgresql://holdfast@db/holdfast",
+            "postgresql://holdfast@db/holdfast sqlite:",
+        )
+    },
     "holdfast review --pr 17 look at the locking": "asks a host of git repositories, over the network",
     "holdfast selftest": "takes a minute; tests/selftest runs it",
     "holdfast selftest --quick": "takes half a minute; tests/selftest runs it",

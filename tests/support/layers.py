@@ -51,7 +51,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 COMPOSITION_ROOT = "app"
 """Wires the server together, so it may import everything; nothing imports it but the two commands below."""
 
-STARTS_THE_SERVER = frozenset({"serve", "demo", "restore"})
+STARTS_THE_SERVER = frozenset({"serve", "demo", "restore", "store"})
 """The modules of `cli` that may import the composition root: they work without a server, or are one."""
 
 PURE = (

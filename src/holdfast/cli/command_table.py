@@ -65,6 +65,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("logs", "server:configure_logs", "show the server's log"),
         CliCommand("backup", "server:configure_backup", "copy the database of the running server"),
         CliCommand("restore", "restore:configure", "list backups, or put one in the place of a damaged database"),
+        CliCommand("store", "store:configure", "where the sessions are; copy them to PostgreSQL or back"),
         CliCommand("gc", "gc:configure", "remove what has been kept long enough, and say what it frees"),
         CliCommand("demo", "demo:configure", "try it without a key and without a network"),
     ),

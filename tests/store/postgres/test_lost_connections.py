@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -51,15 +51,15 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _cut_commits(ledger: PostgresStore, proxy: CuttingProxy, *, step: int) -> int:
-    """Commit with a cut after every ``step`` bytes of a commit's traffic. Returns how many were cut."""
+async def _cut_commits(ledger: PostgresStore, proxy: CuttingProxy, *, places: Callable[[int], Iterable[int]]) -> int:
+    """Commit with a cut at places of a commit's traffic, in bytes. Returns how many were cut."""
     proxy.passed = 0
     await ledger.commit(accept(a_run("run_1", seq=1)))
     traffic = proxy.passed
     heard: list[int] = []
     stop = ledger.listen(lambda events: heard.extend(event.number for event in events))
     seq = 1
-    for count in range(0, traffic + step, step):
+    for count in places(traffic):
         seq += 1
         proxy.arm(count)
         committed = await ledger.commit(accept(a_run(f"run_{seq}", seq=seq)))
@@ -79,7 +79,7 @@ async def _cut_commits(ledger: PostgresStore, proxy: CuttingProxy, *, step: int)
 
 @pytest.mark.promise("R1", "R14", "E1")
 async def test_a_commit_that_is_cut_anywhere_is_done_once(ledger: PostgresStore, proxy: CuttingProxy) -> None:
-    assert await _cut_commits(ledger, proxy, step=61) > 30
+    assert await _cut_commits(ledger, proxy, places=lambda traffic: range(0, traffic + 61, 61)) > 30
 
 
 @pytest.mark.stress(1)
@@ -88,7 +88,10 @@ async def test_a_commit_that_is_cut_anywhere_is_done_once(ledger: PostgresStore,
 async def test_a_commit_that_is_cut_at_every_byte_is_done_once(
     ledger: PostgresStore, proxy: CuttingProxy, share: StressShare
 ) -> None:
-    share.count("commits cut", await _cut_commits(ledger, proxy, step=1))
+    def places(traffic: int) -> Iterable[int]:
+        return share.sample(range(traffic), what="bytes at which a commit is cut")
+
+    await _cut_commits(ledger, proxy, places=places)
 
 
 @pytest.mark.promise("R14")

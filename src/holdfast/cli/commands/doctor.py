@@ -141,6 +141,8 @@ def _configuration(context: CommandContext) -> list[Finding]:
 def config_findings(found: ConfigView) -> list[Finding]:
     files = ", ".join(found.files) or "no files"
     findings = [Finding("configuration", "good", f"read: {files}")]
+    if store := found.values.get("store"):
+        findings.append(Finding("configuration", "good", f"sessions are in PostgreSQL ({store}), not in the file"))
     if found.policy_file:
         what = f"managed policy {found.policy_file}: {'; '.join(found.policy)}"
         findings.append(Finding("configuration", "good", what))

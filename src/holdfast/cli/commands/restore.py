@@ -33,9 +33,15 @@ def configure(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from holdfast.app import list_backups, restore_database
+    from holdfast.app import configured_store, list_backups, restore_database
 
     locations = Locations.from_env(os.environ)
+    if args.backup is not None and configured_store(locations, os.environ) is not None:
+        raise CommandError(
+            "the sessions are in PostgreSQL, which has backups of its own",
+            advice="restore the database with its own tools (docs/fleet.md), or remove the setting 'store' first",
+            status=Exit.FAILED,
+        )
     found = list_backups(locations.backups_dir)
     if args.backup is None:
         if args.json:

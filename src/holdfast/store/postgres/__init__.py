@@ -6,6 +6,6 @@ is survived, and who may write. Imported only when it is used: it needs psycopg 
 
 from __future__ import annotations
 
-from holdfast.store.postgres.postgres_store import PostgresStore, open_postgres_store
+from holdfast.store.postgres.postgres_store import PostgresStore, open_postgres_store, with_password
 
-__all__ = ["PostgresStore", "open_postgres_store"]
+__all__ = ["PostgresStore", "open_postgres_store", "with_password"]

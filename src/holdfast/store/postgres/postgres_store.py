@@ -34,6 +34,7 @@ from holdfast.store.rows import audit, event_log, stored_responses
 from holdfast.store.rows.ledger_reads import DraftQuery, LedgerReads
 from holdfast.store.rows.sql import Sql
 from holdfast.store.sqlite.database_file import OwnerLock
+from holdfast.store.unfinished_copy import require_finished
 from holdfast.store.writes import AddAudit, Batch, Committed, EndAudit, PutMessage
 
 T = TypeVar("T")
@@ -48,7 +49,6 @@ async def open_postgres_store(
     conninfo: str,
     *,
     home: Path,
-    password: str | None = None,
     host_id: str = "",
     shared: tuple[str, ...] = (),
     fences: Fences | None = None,
@@ -56,23 +56,27 @@ async def open_postgres_store(
 ) -> PostgresStore:
     """Open the database, and make or migrate its tables. ``home``: the directory of this server's own files.
 
-    ``password`` is used unless ``conninfo`` has one. ``host_id`` names the host of the directories; those below
-    ``shared`` are on all hosts.
+    ``host_id`` names the host of the directories; those below ``shared`` are on all hosts.
 
     Without ``fences`` the server is the only one: another gets `StoreLocked`. With ``fences`` several servers use the
     database, and each commit needs the leases of the workspaces that it changes. Raises `StoreUnreachable`,
     `StoreNewer`, `StoreDamaged` or `StoreUnwritable`.
     """
     loop = asyncio.get_running_loop()
-    try:
-        given = psycopg.conninfo.conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError as error:
-        raise ConfigError(f"the address of the PostgreSQL database cannot be read: {error}") from None
-    if password is not None and not given.get("password"):
-        conninfo = psycopg.conninfo.make_conninfo(conninfo, password=password)
     return await asyncio.to_thread(
         _open, conninfo, home=home, host_id=host_id, shared=shared, fences=fences, readers=readers, loop=loop
     )
+
+
+def with_password(conninfo: str, password: str | None) -> str:
+    """Return the address of a database, with the password unless it has one. `ConfigError` if it is no address."""
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(conninfo)
+        if password is None or given.get("password"):
+            return conninfo
+        return psycopg.conninfo.make_conninfo(conninfo, password=password)
+    except psycopg.ProgrammingError as error:
+        raise ConfigError(f"the address of the PostgreSQL database cannot be read: {error}") from None
 
 
 def _open(
@@ -96,6 +100,7 @@ def _open(
                 owner.acquire(sql)
             draft_table.remove_closed(sql)
             identity = event_log.identity(sql)
+            require_finished(identity[0])
             sql.commit()
         finally:
             sql.close()

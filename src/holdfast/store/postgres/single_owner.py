@@ -22,8 +22,7 @@ ALL_WORKSPACES = "*"
 EXPIRES_SECONDS = 15
 RENEW_SECONDS = 3.0
 
-_HOLDER = """SELECT servers.host_id, servers.info, expires_at > clock_timestamp() AND NOT dead
-    FROM leases LEFT JOIN servers ON servers.id = server_id WHERE workspace_id = ? FOR UPDATE OF leases"""
+_ALIVE = "SELECT info FROM servers WHERE NOT dead AND expires_at > clock_timestamp() AND host_id <> ? LIMIT 1"
 
 
 class SingleOwner:
@@ -46,8 +45,10 @@ class SingleOwner:
     def acquire(self, sql: PostgresConnection) -> None:
         """Take the database, in the transaction of the caller. Raises `StoreLocked` if another server has it."""
         sql.execute("INSERT INTO leases (workspace_id) VALUES (?) ON CONFLICT DO NOTHING", (ALL_WORKSPACES,))
-        home_id, info, alive = sql.execute(_HOLDER, (ALL_WORKSPACES,)).fetchone()
-        if alive and home_id != self._home_id:
+        sql.execute("SELECT 1 FROM leases WHERE workspace_id = ? FOR UPDATE", (ALL_WORKSPACES,))
+        alive = sql.execute(_ALIVE, (self._home_id,)).fetchone()
+        if alive is not None:
+            (info,) = alive
             raise StoreLocked(
                 f"the PostgreSQL database is in use by another Holdfast server (process {info.get('pid', 'unknown')} "
                 f"on {info.get('host', 'an unknown host')}); use that server, or stop it; if it was killed, try again "

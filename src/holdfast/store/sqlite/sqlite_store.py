@@ -24,6 +24,7 @@ from holdfast.store.sqlite.database_file import Connect, OwnerLock
 from holdfast.store.sqlite.database_threads import PendingFunction, ReaderThreads, WriterThread
 from holdfast.store.sqlite.draft_log import DraftLog
 from holdfast.store.sqlite.search_index import FTS5_INDEX
+from holdfast.store.unfinished_copy import require_finished
 from holdfast.store.writes import AddAudit, Batch, Committed, EndAudit, PutMessage
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class SqliteStore(LedgerReads):
         self._loop = loop
         self._listeners = CommitListeners(loop)
         self._log_id, self._last, self._pruned = event_log.identity(connection)
+        require_finished(self._log_id)
         self._readers = ReaderThreads(path, connect=connect)
         self._read = self._readers.read
         self._writer = WriterThread(connection, path=path, loop=loop, deliver=self._deliver)
