@@ -29,18 +29,6 @@ NOT_RUN = {
         for what in ('rename dev_1 "sofa"', 'rename dev_1 "my phone"', "revoke dev_1")
     },
     **{
-        f"holdfast {what}": "needs a person; tests/cli/commands/test_people.py adds one"
-        for what in (
-            "people token anna",
-            "people token prometheus --scope watch > /etc/prometheus/holdfast.token",
-            "people token anna --scope watch",
-            "people change anna --role watch",
-            "people change anna --all-workspaces",
-            "people remove anna",
-            "web --person anna",
-        )
-    },
-    **{
         f"holdfast web --share{options}": "listens on the network; tests/cli/commands/test_web.py does it on loopback"
         for options in (
             "",
@@ -184,6 +172,8 @@ class Examples:
             (r"memory remove", self._notes),
             (r"mcp (remove|test|logs)", self._mcp_server),
             (r"mcp logout", self._remote_mcp_server),
+            (r"holdfast people add", self._nobody),
+            (r"people (token|change|remove)|web --person", self._person),
             (r"holdfast (restore|serve)", self._stop),
         )
         line = COMPLETED.get(line, line)
@@ -249,6 +239,16 @@ class Examples:
     def _notes(self) -> None:
         for note in ("one", "two"):
             self.sh.ok("memory", "add", note, env=self.env)
+
+    def _nobody(self) -> None:
+        with open_sync_client(self.env, name="test") as client:
+            for person in client.people().items:
+                client.remove_person(person.name)
+
+    def _person(self) -> None:
+        self._nobody()
+        for name in ("anna", "prometheus"):
+            self.sh.ok("people", "add", name, "--role", "drive", "--all-workspaces", env=self.env)
 
     def _remote_mcp_server(self) -> None:
         self.sh.ok("mcp", "add", "tracker", "http://127.0.0.1:9/mcp", env=self.env)
