@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.server.application import make_app
 from holdfast.server.http.http_server import HttpServer
 from holdfast.server.listeners import Listener, TcpListener, UnixListener, listen_unix
+from holdfast.server.memory_release import MemoryRelease
 from holdfast.server.server_parts import ServerParts
 from holdfast.server.web_listeners import WebListeners
 from holdfast.services import Services
@@ -124,10 +125,12 @@ async def _open_unfinished(services: Services) -> None:
 
 
 async def _watch_idleness(services: Services, *, linger: float, idle_exit: bool) -> None:
-    """Close idle workspaces, and stop an idle server (`W2`)."""
+    """Close idle workspaces, give back memory, and stop an idle server (`W2`)."""
     loop = asyncio.get_running_loop()
+    memory = MemoryRelease()
     while True:
         await asyncio.sleep(min(linger / 4, _IDLE_CHECK_SECONDS))
+        await asyncio.to_thread(memory.check)
         watched = services.presence.watched_workspaces()
         if None not in watched:
             named = frozenset(workspace_id for workspace_id in watched if workspace_id is not None)

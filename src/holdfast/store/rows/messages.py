@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.errors import NotFound
-from holdfast.schema.base import encode
-from holdfast.schema.messages import Message, Shell, Summary, Text, read_message
+from holdfast.schema.messages import Message, Shell, Summary, Text
 from holdfast.schema.sessions import SearchHit
 from holdfast.store.open_drafts import DraftLookup, DraftPiece, OpenDrafts, is_finished
 from holdfast.store.records import Page
 from holdfast.store.rows import event_log
+from holdfast.store.rows.row_bodies import pack_message, unpack_message
 from holdfast.store.rows.sql import SearchIndex, Sql
 from holdfast.store.rows.transaction import Transaction, conflict, require_session
 
@@ -27,7 +27,7 @@ def put(tx: Transaction, message: Message, *, attempt: int) -> None:
     summary = any(isinstance(part, Summary) for part in message.parts)
     if row is None:
         seq = message.seq or _next_seq(tx.sql, message.session_id)
-        body = encode(msgspec.structs.replace(message, seq=seq))
+        body = pack_message(msgspec.structs.replace(message, seq=seq))
         n = tx.sql.execute(
             "INSERT INTO messages (id, session_id, seq, summary, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
             (message.id, message.session_id, seq, summary, attempt, body),
@@ -36,7 +36,7 @@ def put(tx: Transaction, message: Message, *, attempt: int) -> None:
         n, session_id, seq, referenced = row
         if session_id != message.session_id:
             raise conflict(f"message {message.id!r} belongs to session {session_id!r}", message_id=message.id)
-        body = encode(msgspec.structs.replace(message, seq=seq))
+        body = pack_message(msgspec.structs.replace(message, seq=seq))
         if referenced:
             event_log.keep_events_of_message(tx, _stored(tx.sql, n), message, referenced=referenced)
         _remove_from_index(tx, n, message)
@@ -61,7 +61,7 @@ def _searchable(message: Message) -> str:
 
 
 def _stored(sql: Sql, n: int) -> Message:
-    return read_message(sql.execute("SELECT body FROM messages WHERE n = ?", (n,)).fetchone()[0])
+    return unpack_message(sql.execute("SELECT body FROM messages WHERE n = ?", (n,)).fetchone()[0])
 
 
 def _remove_from_index(tx: Transaction, n: int, message: Message) -> None:
@@ -83,7 +83,7 @@ def index_new_text(sql: Sql, index: SearchIndex) -> int:
     found = sql.execute(
         "SELECT n, body FROM message_text JOIN messages USING (n) WHERE indexed = 0 LIMIT ?", (_INDEX_BATCH,)
     ).fetchall()
-    rows = [(n, _searchable(read_message(body))) for n, body in found]
+    rows = [(n, _searchable(unpack_message(body))) for n, body in found]
     index.add(sql, rows)
     sql.executemany("UPDATE message_text SET indexed = 1 WHERE n = ?", [(n,) for n, _ in rows])
     return len(rows)
@@ -93,7 +93,7 @@ def delete_of_session(tx: Transaction, session_id: str) -> None:
     indexed = tx.sql.execute(
         "SELECT n, body FROM message_text JOIN messages USING (n) WHERE indexed = 1 AND session_id = ?", (session_id,)
     ).fetchall()
-    texts = [(n, _searchable(read_message(body))) for n, body in indexed]
+    texts = [(n, _searchable(unpack_message(body))) for n, body in indexed]
     if texts:
         tx.search.remove(tx.sql, texts)
     tx.sql.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
@@ -105,7 +105,7 @@ def restored_drafts(sql: Sql, pieces: Iterable[DraftPiece]) -> OpenDrafts:
     drafts.restore(pieces)
     for message_id, draft in drafts.all().items():
         row = sql.execute("SELECT body, attempt FROM messages WHERE id = ?", (message_id,)).fetchone()
-        if row is None or row[1] != draft.attempt or not _is_open(sql, read_message(row[0])):
+        if row is None or row[1] != draft.attempt or not _is_open(sql, unpack_message(row[0])):
             drafts.remove(message_id)
     return drafts
 
@@ -118,7 +118,7 @@ def _is_open(sql: Sql, message: Message) -> bool:
 def _read(row: tuple[bytes, str, int], drafts: DraftLookup) -> Message:
     """Decode a message, with the text of its draft if it is open."""
     body, message_id, attempt = row
-    found = read_message(body)
+    found = unpack_message(body)
     if found.role == "user" or is_finished(found):
         return found
     draft = drafts.get(message_id)
@@ -195,7 +195,7 @@ class _Match:
 
     def __init__(self, row: tuple[str, str, str, bytes]) -> None:
         self._workspace_id, self._session_id, self._title, body = row
-        self._message = read_message(body)
+        self._message = unpack_message(body)
         self.text = _searchable(self._message)
 
     def shown(self, words: list[str]) -> SearchHit:

@@ -238,6 +238,9 @@ _PEOPLE_AND_AUDIT = (
         made TEXT)""",
 )
 
+_COMPRESSED_MESSAGES: tuple[str, ...] = ()
+"""The tables stay as they are, but older versions cannot read the bodies of messages."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),
     _DRAFTS_AND_SHORT_EVENTS,
@@ -245,6 +248,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SESSION_AGENTS,
     _TOKENS,
     _PEOPLE_AND_AUDIT,
+    _COMPRESSED_MESSAGES,
 )
 """``MIGRATIONS[n]`` migrates version n to version n + 1."""
 
