@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -358,7 +359,7 @@ async def test_an_idle_writer_checkpoints_the_write_ahead_log(
     store = await ready(await open_sqlite(connect=faults.connect))
     folding = threading.Event()
     for n in range(30):
-        await store.commit(says(f"msg_{n}", "x" * 50_000))
+        await store.commit(says(f"msg_{n}", random.Random(n).randbytes(40_000).hex()))  # it cannot be compressed
     faults.on = lambda sql: folding.set() if sql.startswith("PRAGMA wal_checkpoint(PASSIVE)") else None
     for n in range(10):
         await store.commit(says(f"msg_small_{n}", "x"))
