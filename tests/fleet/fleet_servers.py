@@ -33,6 +33,10 @@ class FleetServerProcess(ServerProcess):
         if self._process is not None and self._process.poll() is None:
             os.kill(self.pid, signal.SIGCONT)
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def wait_gone(self, *, seconds: float = 30.0) -> int:
         """Wait until the process has ended by itself; its exit status."""
         assert self._process is not None

@@ -17,7 +17,7 @@ from tests.fleet.fleet_servers import FleetServerProcess, fleet_of
 
 pytestmark = pytest.mark.timeout(180)
 
-_LEASE = "4s"
+_LEASE = "6s"
 
 
 @pytest.fixture
