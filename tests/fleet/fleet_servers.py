@@ -19,8 +19,19 @@ TOKEN = "a-token-that-all-servers-share"
 class FleetServerProcess(ServerProcess):
     """A server of a fleet, on a host of a given name."""
 
-    def __init__(self, home: Path, *, pycache: Path, store: str, host: str, provider_port: int, lease: str) -> None:
-        settings = f'host = "{host}"\nlease = "{lease}"'
+    def __init__(
+        self,
+        home: Path,
+        *,
+        pycache: Path,
+        store: str,
+        host: str,
+        provider_port: int,
+        lease: str,
+        shared: Path | None = None,
+    ) -> None:
+        """``shared``: a directory that every host mounts."""
+        settings = f'host = "{host}"\nlease = "{lease}"\nshared = {[] if shared is None else [str(shared)]!r}'
         super().__init__(home, pycache=pycache, provider_port=provider_port, store=store, fleet=settings)
         self.host = host
         self.env["HOLDFAST_FLEET_TOKEN"] = TOKEN
@@ -68,17 +79,17 @@ def serving_fleet(directory: Path, *, pycache: Path, seed: str) -> Iterator[Serv
 
 @contextmanager
 def fleet_of(
-    directory: Path, *, pycache: Path, hosts: Sequence[str], lease: str = "30s", store: str | None = None
+    directory: Path, *, pycache: Path, hosts: Sequence[str], lease: str = "30s", shared: Path | None = None
 ) -> Iterator[list[FleetServerProcess]]:
     """Servers on these hosts, started one after the other. All of them talk to one model provider."""
-    address, port = store or shared_cluster().new_database(), free_port()
+    address, port = shared_cluster().new_database(), free_port()
     servers: list[FleetServerProcess] = []
     try:
         for number, host in enumerate(hosts):
             home = directory / f"server{number}"
             home.mkdir()
             server = FleetServerProcess(
-                home, pycache=pycache, store=address, host=host, provider_port=port, lease=lease
+                home, pycache=pycache, store=address, host=host, provider_port=port, lease=lease, shared=shared
             )
             servers.append(server)
             server.start()

@@ -22,9 +22,12 @@ _LEASE = "6s"
 
 @pytest.fixture
 def fleet(request: pytest.FixtureRequest, tmp_path: Path, pycache: Path) -> Iterator[list[FleetServerProcess]]:
-    """Servers on the hosts that the test names."""
+    """Servers on the hosts that the test names; ``shared``: all of them have the directory."""
     (tmp_path / "project").mkdir()
-    with fleet_of(tmp_path, pycache=pycache, hosts=request.param, lease=_LEASE) as servers:
+    *hosts, last = request.param
+    shared = tmp_path / "project" if last == "shared" else None
+    hosts = hosts if shared else [*hosts, last]
+    with fleet_of(tmp_path, pycache=pycache, hosts=hosts, lease=_LEASE, shared=shared) as servers:
         yield servers
 
 
@@ -133,6 +136,24 @@ async def test_prompts_for_a_host_that_is_away_are_accepted_and_run_when_it_is_b
         await asyncio.to_thread(fleet[0].start)
         completed = await watch.end_of(second.run.id)
         assert (completed.state, completed.text) == ("completed", "the second")
+
+
+@pytest.mark.promise("W16", "R5")
+@pytest.mark.parametrize("fleet", [("one", "two", "shared")], indirect=True)
+async def test_another_host_goes_on_in_a_shared_directory(
+    fleet: list[FleetServerProcess], players: list[Player], provider: Provider
+) -> None:
+    owner, other = players
+    session = await owner.session()
+    async with other.watching(session.id) as watch:
+        first = await owner.prompt(session.id, provider.tell("first", Answer(pieces=(Say("half"), Hang()))))
+        second = await owner.prompt(session.id, provider.tell("second", text("elsewhere")))
+        await watch.until_text("half")
+        await asyncio.to_thread(fleet[0].kill)
+        interrupted, completed = await watch.end_of(first.run.id), await watch.end_of(second.run.id)
+
+    assert (interrupted.state, interrupted.reason) == ("interrupted", "server_crash")
+    assert (completed.state, completed.text) == ("completed", "elsewhere")
 
 
 def _contents(server: FleetServerProcess) -> tuple[tuple[object, ...], ...]:
