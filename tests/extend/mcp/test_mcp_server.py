@@ -122,6 +122,14 @@ async def test_a_server_that_does_not_get_ready_fails_with_a_reason_and_leaves_n
     assert await marked(mark) == []
 
 
+async def test_a_program_that_ends_before_it_is_spoken_to_says_so(tmp_path: Path) -> None:
+    command = ("sh", "-c", "exec <&-; echo not a server >&2; exit 7")
+    async with open_server(tmp_path, command, times=replace(QUICK, first_attempts=1)) as probe:
+        await probe.until(lambda status: status.state == "failed")
+        assert "transport" not in probe.server.status.detail.lower()
+        assert any("exited with status 7" in line for line in probe.server.log.lines)
+
+
 async def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
     async with open_server(tmp_path, ("/absent/program",), times=replace(QUICK, first_attempts=1)) as probe:
         assert probe.server.status.state == "failed"

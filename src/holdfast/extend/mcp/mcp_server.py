@@ -274,6 +274,8 @@ class McpServer:
             return
         if isinstance(error, TimeoutError) and not self._is_connected:
             text = f"it was not ready within {self.config.start_timeout:g} s"
+        elif isinstance(error, RuntimeError) and self._lost:  # uvloop's words about a pipe that was closed
+            text = self._lost
         else:
             text = describe_error(error)
         if self._has_worked:
