@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -25,6 +26,7 @@ class ProviderAddress(msgspec.Struct, frozen=True):
         return f"ProviderAddress({self.host!r})"
 
 
+@lru_cache(maxsize=64)
 def build_address(base_url: str, path: str = "") -> ProviderAddress:
     """Append a path to a base URL. Both may have a query."""
     base = urlsplit(base_url)
