@@ -296,6 +296,9 @@ export class AppState extends Drawn {
           this.go({ page: "list" });
         }
         break;
+      case "pairing.failed":
+        this.tell(`A wrong pairing code came from ${visible(event.address)}; ${event.failures} in the last minute.`, "error");
+        break;
       case "config.changed":
         this.models.clear();
         this.configuredModes.clear();

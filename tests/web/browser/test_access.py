@@ -185,13 +185,14 @@ async def test_used_expired_and_wrong_codes_are_refused_with_a_reason(open_web: 
         expired = await web.code()
         codes = web.server.app.services.devices.codes
         codes._now = lambda now=codes._now: now() + 301  # type: ignore[misc]
-        for code in (used, expired, "AAAA-AAAA-AAAA"):
+        for failures, code in enumerate((used, expired, "AAAA-AAAA-AAAA"), 1):
             other = await open_window(browser, web.address, "phone")
             web.windows.append(other)
             await other.page.goto(f"{web.address}/#pair={code}")
             await expect(other.page.get_by_role("alert")).to_be_visible(timeout=20_000)
             await other.shows("This browser is not paired yet.")
             assert "pair" not in other.page.url
+            await window.told(f"A wrong pairing code came from 127.0.0.1; {failures} in the last minute.")
         # A code can be typed, too.
         await other.page.get_by_label("Code", exact=True).fill((await web.code()).lower())
         await other.page.get_by_label("Name of this device").fill("my sofa")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from holdfast.testing import text
+from holdfast.testing import Answer, Call, Gate, Say, calls, text
 from tests.web.browser.page_harness import OpenWeb, playwright
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
@@ -34,6 +36,35 @@ async def test_all_of_many_sessions_can_be_reached_found_and_chosen(open_web: Op
         await page.get_by_role("button", name="All sessions").click()
         await page.get_by_label("Filter sessions").fill("")
         await expect(rows.first).to_contain_text("session 007", timeout=20_000)
+
+
+async def test_sessions_of_all_directories_show_what_runs_waits_and_is_queued(
+    open_web: OpenWeb, tmp_path: Path
+) -> None:
+    slow = Answer(pieces=(Say("I begin. "), Gate("go")))
+    async with open_web(slow, calls(Call("bash", {"command": "touch x"})), text("After it.")) as web:
+        busy = await web.server.session(title="busy one")
+        await web.server.prompt(busy, "take your time")
+        await web.server.prompt(busy, "and then")
+        window = await web.window("desktop")
+        row = window.page.locator("a.session", has_text="busy one")
+        await expect(row).to_contain_text("work · running · 1 queued", timeout=20_000)
+        (tmp_path / "elsewhere").mkdir()
+        other = await web.server.open(tmp_path / "elsewhere")
+        asking = {"prompt": "make x", "run_id": "run_asking"}
+        session = (await web.server.http.post(f"/v1/workspaces/{other}/runs", asking)).ok(202)["run"]["session_id"]
+        asks = window.page.locator("a.session", has_text="elsewhere")
+        await expect(asks).to_contain_text("needs your answer", timeout=20_000)
+        await expect(window.page.locator("a.session").first).to_contain_text("elsewhere")
+        await asks.click()
+        assert await window.session_id() == session
+        await window.click("Deny…")
+        await window.click("Deny")
+        await window.shows("After it.")
+        await window.send("!echo typed by me")
+        await expect(window.page.locator(".shell .output")).to_contain_text("typed by me", timeout=20_000)
+        web.server.provider.open("go")
+        await expect(row).not_to_contain_text("running", timeout=20_000)
 
 
 async def test_a_session_is_archived_found_again_and_restored(open_web: OpenWeb) -> None:

@@ -268,4 +268,5 @@ export type Event =
   | { kind: "hello"; at: string; cursor: string; heartbeat_seconds: number }
   | { kind: "reset"; at: string; cursor: string; reason: string }
   | { kind: "heartbeat"; at: string }
+  | { kind: "pairing.failed"; at: string; address: string; failures: number }
   | { kind: "config.changed"; at: string; workspace_id?: string | null; keys?: string[] };
