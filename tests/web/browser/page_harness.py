@@ -19,6 +19,7 @@ from holdfast.testing import Answer
 from tests.support.running_server import RunningServer, answering, run_server
 
 playwright = pytest.importorskip("playwright.async_api", reason="Playwright is not installed; run 'make test-web'")
+playwright.expect.set_options(timeout=30_000)  # also on a machine with much else to do
 
 CHROMIUM = os.environ.get("HOLDFAST_TEST_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None
