@@ -152,6 +152,7 @@ async def open_app(
             ownership=member,
             fleet=member,
         )
+        closing.push_async_callback(services.people.close)
         if member is None:
             await engine.recover()
             await mark_lost_jobs(shared)

@@ -193,11 +193,13 @@ async def test_streams_show_only_the_events_and_text_of_ones_own_workspaces(home
                 own.session_id,
             }:
                 everything.append(await all_live.data())
+            seen = [await live.data()]
+            while seen[-1]["kind"] not in ("delta", "snapshot"):
+                seen.append(await live.data())
             for run in runs:
                 (await server.http.post(f"/v1/runs/{run}/cancel", {})).ok()
             (await server.http.send("PATCH", f"/v1/sessions/{own.session_id}", {"title": "the end"})).ok()
-            seen = []
-            while not seen or seen[-1].get("session", {}).get("title") != "the end":
+            while seen[-1].get("session", {}).get("title") != "the end":
                 seen.append(await live.data())
         assert {"delta", "snapshot"} & {event["kind"] for event in seen}
         assert {"approval.requested", "run.finished"} <= {event["kind"] for event in seen}
@@ -209,6 +211,19 @@ async def test_streams_show_only_the_events_and_text_of_ones_own_workspaces(home
         async with anna.stream(f"/v1/events?after={start}") as replayed:
             logged = [await replayed.until("message.finished") for _ in range(2)]
         assert {event["session_id"] for event in logged} == {own.session_id}
+
+
+async def test_a_stream_continues_at_the_first_event_of_a_workspace_that_another_server_registered(home: Path) -> None:
+    async with run_server(home) as server:
+        anna = await add_person(server, "anna", role="watch", workspaces=[str(server.work)])
+        session = await server.session()
+        async with anna.stream("/v1/events") as stream:
+            hello = await stream.until("hello")
+            server.app.services.workspace_paths._paths.clear()  # as if it had been registered elsewhere just now
+            (await server.http.send("PATCH", f"/v1/sessions/{session}", {"title": "new"})).ok()
+            assert await stream.rest() == []
+        async with anna.stream(f"/v1/events?after={hello['cursor']}") as stream:
+            assert (await stream.until("session.updated"))["session"]["title"] == "new"
 
 
 async def test_a_change_of_rights_ends_streams_at_once_and_a_removal_cuts_off(home: Path) -> None:

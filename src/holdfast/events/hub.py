@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from holdfast.events.live_state import LiveState, encode_snapshot
 from holdfast.events.recent_events import RecentEvent, RecentEvents
 from holdfast.events.stream_item import Cursor, StreamItem
-from holdfast.events.subscription import StreamScope, Subscription
+from holdfast.events.subscription import ReadableWorkspaces, StreamScope, Subscription
 from holdfast.ids import Clock, Sleep, rfc3339
 from holdfast.schema.base import encode
 from holdfast.schema.events import (
@@ -78,13 +78,13 @@ class Hub:
         after: str | None = None,
         workspace_id: str | None = None,
         session_id: str | None = None,
-        includes: Callable[[str | None], bool] | None = None,
+        readable: ReadableWorkspaces | None = None,
     ) -> Subscription:
         """Return a stream from a cursor on, or from now. The stream of a session includes its descendants.
 
-        ``includes`` says which workspaces the reader may see.
+        ``readable`` says which workspaces the reader may see.
         """
-        scope = StreamScope(workspace_id=workspace_id, session_id=session_id, includes=includes)
+        scope = StreamScope(workspace_id=workspace_id, session_id=session_id, readable=readable)
         subscription = Subscription(self, after=after, scope=scope)
         self._subscriptions.add(subscription)
         return subscription
@@ -266,7 +266,7 @@ class Hub:
 
     def _wake_for(self, workspace_id: str | None, session_id: str | None) -> None:
         if self._sleeping:
-            self._wake([one for one in self._sleeping if one.scope.contains(workspace_id, session_id)])
+            self._wake([one for one in self._sleeping if one.scope.concerns(workspace_id, session_id)])
 
     def _wake(self, subscriptions: Collection[Subscription]) -> None:
         for subscription in tuple(subscriptions):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
@@ -47,20 +47,30 @@ class StreamSource(Protocol):
     def remove(self, subscription: Subscription) -> None: ...
 
 
+class ReadableWorkspaces(Protocol):
+    """The workspaces that a reader may see."""
+
+    def includes(self, workspace_id: str | None) -> bool: ...
+
+    def knows(self, workspace_id: str) -> bool:
+        """Whether it can say so. A workspace that another server has just registered is not known yet."""
+        ...
+
+
 class StreamScope:
     """What a stream shows: everything, the workspaces that its reader may see, one of them, or a session with its
     descendants."""
 
-    __slots__ = ("_includes", "session_id", "sessions", "workspace_id")
+    __slots__ = ("_readable", "session_id", "sessions", "workspace_id")
 
     def __init__(
         self,
         *,
         workspace_id: str | None,
         session_id: str | None,
-        includes: Callable[[str | None], bool] | None = None,
+        readable: ReadableWorkspaces | None = None,
     ) -> None:
-        self._includes = includes
+        self._readable = readable
         self.workspace_id = workspace_id
         self.session_id = session_id
         self.sessions = None if session_id is None else {session_id}
@@ -74,11 +84,20 @@ class StreamScope:
 
     def may_show(self, workspace_id: str | None) -> bool:
         """Whether the reader may see the workspace."""
-        return self._includes is None or workspace_id is None or self._includes(workspace_id)
+        return self._readable is None or workspace_id is None or self._readable.includes(workspace_id)
+
+    def is_unknown(self, workspace_id: str | None) -> bool:
+        """Whether it cannot be said yet if the reader may see the workspace. The stream ends there, and continues there
+        when the reader has reconnected."""
+        return self._readable is not None and workspace_id is not None and not self._readable.knows(workspace_id)
+
+    def concerns(self, workspace_id: str | None, session_id: str | None) -> bool:
+        """Whether the reader must look at an event."""
+        return self.contains(workspace_id, session_id) or self.is_unknown(workspace_id)
 
     def contains_live(self, workspace_id: str | None, session_id: str | None) -> bool:
         """Like `contains`. A reader of some workspaces is not told what belongs to none, or to one that is unknown."""
-        if self._includes is not None and self.sessions is None and workspace_id is None:
+        if self._readable is not None and self.sessions is None and workspace_id is None:
             return False
         return self.contains(workspace_id, session_id)
 
@@ -245,6 +264,9 @@ class Subscription:
         if self._index is None:
             self._index = recent.index_after(self._passed)
         while (event := recent.at(self._index)) is not None:
+            if self.scope.is_unknown(event.workspace_id):
+                self.close()
+                return None
             if self.scope.contains(event.workspace_id, event.session_id):
                 return event
             self._index += 1
@@ -270,6 +292,8 @@ class Subscription:
 
     async def _wait_for_more(self) -> None:
         """Read what is missing, or sleep until the hub wakes the subscription."""
+        if self._closed:
+            return
         if not self._scope_known:
             await self._load_scope()
         elif self._passed < self._source.recent_events.floor:
@@ -300,6 +324,10 @@ class Subscription:
             return
         self._index = None
         for event in page.events:
+            if self.scope.is_unknown(event.workspace_id):
+                if not self._log_page:
+                    self.close()
+                return
             if not self.scope.may_show(event.workspace_id):
                 continue
             item = StreamItem(event.kind, event.body, id=self._source.cursor_at(event.number))

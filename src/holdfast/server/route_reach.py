@@ -98,7 +98,7 @@ class RouteReach:
         reach = await services.reach(directories)
         for name, value in path.items():
             if name == "workspace_id":
-                reach.require_workspace(value)
+                await reach.require_workspace(value)
             elif name == "client_call_id":
                 if not reach.includes(services.client_tools.workspace_of(value)):
                     raise NotFound(f"there is no call {value!r}", code="call_not_found")
@@ -114,7 +114,7 @@ class RouteReach:
 
 async def _limit_query(reach: WorkspaceReach, query: Any) -> None:
     if (workspace_id := getattr(query, "workspace", None)) is not None:
-        reach.require_workspace(workspace_id)
+        await reach.require_workspace(workspace_id)
     for name in _NAMED_SESSIONS:
         if (session_id := getattr(query, name, None)) is not None:
             await reach.require("session", session_id)

@@ -21,13 +21,15 @@ from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.schema.api.response_bodies import PageView, PairingCodeView
 from holdfast.schema.devices import AccessScope, Device
-from holdfast.schema.events import DeviceChanged, PairingFailed
+from holdfast.schema.events import ConfigChanged, DeviceChanged, PairingFailed
 from holdfast.services.pairing_codes import CODE_SECONDS, PairingCodes
 from holdfast.store import Batch, Store, TokenRecord
 from holdfast.store.writes import PutToken
 
 _LAST_USE_SECONDS = 300.0
 """The last use of a token is stored at most this often."""
+_REREAD_SECONDS = 1.0
+"""Tokens are read again for an unknown one at most this often."""
 _TOKEN_BYTES = 48
 _NAME_CHARS = 60
 
@@ -62,6 +64,9 @@ class DeviceService:
         self.codes = PairingCodes(seconds_now=seconds_now)
         self._by_digest: dict[str, TokenRecord] | None = None
         self._loading = asyncio.Lock()
+        self._read_at = -_REREAD_SECONDS
+        self._changes = 0
+        """How often the tokens were changed here."""
         self._stored_use: dict[str, float] = {}
         self._requests: dict[str, list[asyncio.Event]] = {}
 
@@ -72,7 +77,11 @@ class DeviceService:
 
     async def recognise(self, token: str) -> Device | None:
         """The device that has this token; ``None`` if there is none or it was revoked."""
-        record = (await self._records()).get(_digest(token))
+        digest = _digest(token)
+        record = (await self._records()).get(digest)
+        if record is None and self._seconds_now() - self._read_at >= _REREAD_SECONDS:
+            await self.refresh()  # another server of the fleet may have made it
+            record = (await self._records()).get(digest)
         if record is None or record.device.revoked_at is not None:
             return None
         if self._seconds_now() - self._stored_use.get(record.device.id, -_LAST_USE_SECONDS) >= _LAST_USE_SECONDS:
@@ -157,6 +166,7 @@ class DeviceService:
     def _forget(self, records: dict[str, TokenRecord], record: TokenRecord) -> TokenRecord:
         record = TokenRecord(record.digest, replace(record.device, revoked_at=rfc3339(self._clock())))
         records[record.digest] = record
+        self._changes += 1
         self._end_requests(record.device.id)
         self._publish(record.device, "revoked")
         return record
@@ -177,15 +187,34 @@ class DeviceService:
     async def revoke(self, device_id: str) -> Device:
         """Refuse the token from now on, and end the device's streams. Takes effect even if it cannot be stored."""
         record = self._forget(await self._records(), await self._require(device_id))
-        await self._put(record, uses_reserve=True)
+        event = ConfigChanged(at=self._hub.timestamp(), keys=("devices",))  # for other servers of the fleet
+        await self._store.commit(Batch((PutToken(record),), (event,), uses_reserve=True))
         return record.device
 
     async def _records(self) -> dict[str, TokenRecord]:
         if self._by_digest is None:
             async with self._loading:
                 if self._by_digest is None:
+                    self._read_at = self._seconds_now()
                     self._by_digest = {record.digest: record for record in await self._store.tokens()}
         return self._by_digest
+
+    async def refresh(self) -> None:
+        """Read the tokens again, for what other servers of the fleet changed. What is revoked stays revoked."""
+        known = await self._records()
+        async with self._loading:
+            while True:
+                changes, self._read_at = self._changes, self._seconds_now()
+                stored = await self._store.tokens()
+                if changes == self._changes:
+                    break
+        for record in stored:
+            old = known.get(record.digest)
+            if old is not None and old.device.revoked_at is not None:
+                continue
+            known[record.digest] = record
+            if old is not None and (record.device.revoked_at, record.device.scope) != (None, old.device.scope):
+                self._end_requests(record.device.id)
 
     async def _find(self, device_id: str) -> TokenRecord | None:
         for record in (await self._records()).values():
@@ -199,9 +228,10 @@ class DeviceService:
             raise NotFound(f"there is no device {device_id!r}; 'holdfast devices' lists them", code="device_not_found")
         return record
 
-    async def _put(self, record: TokenRecord, *, uses_reserve: bool = False) -> None:
-        await self._store.commit(Batch((PutToken(record),), uses_reserve=uses_reserve))
+    async def _put(self, record: TokenRecord) -> None:
+        await self._store.commit(Batch((PutToken(record),)))
         records = await self._records()
+        self._changes += 1
         known = records.get(record.digest)
         if known is None or known.device.revoked_at is None:  # a revocation in the meantime stays
             records[record.digest] = record

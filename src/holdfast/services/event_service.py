@@ -86,11 +86,12 @@ class EventService:
         if self._presence.streams >= self._max_streams:
             raise TooMany(f"{self._max_streams} streams are open already; close some", code="too_many_streams")
         attached = self._presence.attach(caller, workspace_id=workspace_id, session_id=viewing)
+
         subscription = self._hub.subscribe(
             after=after,
             workspace_id=workspace_id,
             session_id=session_id,
-            includes=None if reach is None else reach.includes,
+            readable=reach,
         )
         stream = AttachedStream(subscription, self._presence, attached)
         if subscription.is_fresh:

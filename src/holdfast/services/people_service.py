@@ -21,8 +21,9 @@ from holdfast.schema.devices import AccessScope, Device
 from holdfast.schema.events import ConfigChanged
 from holdfast.schema.people import Person, PersonToken
 from holdfast.services.device_service import DeviceService
-from holdfast.store import Batch, Store
+from holdfast.store import Batch, CommittedEvent, Store
 from holdfast.store.writes import AnyWrite, PutPerson, PutToken
+from holdfast.tasks import OwnedTasks
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
 _CHANGED = ("people",)
@@ -37,11 +38,40 @@ class PeopleService:
         self._by_name: dict[str, Person] | None = None
         self._loading = asyncio.Lock()
         self._changing = asyncio.Lock()
+        self._tasks = OwnedTasks()
+        store.listen(self._on_commit)
+
+    def _on_commit(self, committed: tuple[CommittedEvent, ...]) -> None:
+        """Read again what another server of the fleet changed. A change of this one is found unchanged."""
+        for logged in committed:
+            if isinstance(logged.event, ConfigChanged) and not {"people", "devices"}.isdisjoint(logged.event.keys):
+                _ = self._tasks.spawn(self.refresh(), name="people:refresh", may_fail=True)
+
+    async def refresh(self) -> None:
+        """Take over what is stored, and end the streams of those whose rights have changed."""
+        await self._devices.refresh()
+        if self._by_name is None:
+            return
+        async with self._changing:
+            known = self._by_name
+            for person in await self._store.people():
+                old = known.get(person.name)
+                if old is None or old == person:
+                    known[person.name] = person
+                elif old.removed_at is None or old.created_at != person.created_at:  # a removal is final
+                    known[person.name] = person
+                    self._devices.end_requests_of(person.name)
+
+    async def close(self) -> None:
+        await self._tasks.finish(seconds=1.0)
 
     async def owner_of(self, device: Device) -> Person | None:
         """The person that a device belongs to; ``None`` if the person was removed."""
         assert device.person is not None
         person = (await self._people()).get(device.person)
+        if person is None:
+            await self.refresh()
+            person = (await self._people()).get(device.person)
         return None if person is None or person.removed_at is not None else person
 
     async def list_people(self) -> PageView[Person]:

@@ -28,6 +28,16 @@ class WorkspaceDirectories:
     def get(self, workspace_id: str) -> str | None:
         return self._paths.get(workspace_id)
 
+    def knows(self, workspace_id: str) -> bool:
+        """Whether a workspace is known. If not, all are read again for the next request."""
+        self._loaded = self._loaded and workspace_id in self._paths
+        return workspace_id in self._paths
+
+    async def learn(self, workspace_id: str) -> None:
+        """Look for a workspace that is not known yet: another server may have registered it."""
+        if not self.knows(workspace_id):
+            await self.load()
+
 
 class WorkspaceReach:
     """What somebody with these directories may see. `WorkspaceDirectories.load` must have been called."""
@@ -45,12 +55,20 @@ class WorkspaceReach:
         path = None if workspace_id is None else self._paths.get(workspace_id)
         return path is not None and covers(self._directories, path)
 
+    def knows(self, workspace_id: str) -> bool:
+        """Whether the directory of a workspace is known. If not, nothing of it is shown."""
+        return self._paths.knows(workspace_id)
+
     async def require(self, kind: OwnedKind, owned_id: str) -> None:
         """Raise the `NotFound` of an unknown id, unless the id belongs to one of the workspaces."""
-        if not self.includes(await self._store.workspace_of(kind, owned_id)):
+        workspace_id = await self._store.workspace_of(kind, owned_id)
+        if workspace_id is not None:
+            await self._paths.learn(workspace_id)
+        if not self.includes(workspace_id):
             raise not_found(kind, owned_id)
 
-    def require_workspace(self, workspace_id: str) -> None:
+    async def require_workspace(self, workspace_id: str) -> None:
+        await self._paths.learn(workspace_id)
         if not self.includes(workspace_id):
             raise NotFound(f"workspace {workspace_id!r} does not exist", code="workspace_not_found")
 
