@@ -41,6 +41,15 @@ def configure(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    try:
+        _print_entries(args)
+    except KeyboardInterrupt:
+        if not args.follow:
+            raise
+    return Exit.COMPLETED
+
+
+def _print_entries(args: argparse.Namespace) -> None:
     wanted = {name: getattr(args, name) for name in ("person", "device", "target", "since", "failed")}
     with CommandContext() as context:
         last = context.client.audit(limit=args.limit, **wanted).items
@@ -50,12 +59,8 @@ def run(args: argparse.Namespace) -> int:
         for entry in entries:
             _show(entry, as_json=args.json)
         if args.follow:
-            try:
-                for entry in new_entries(context.client, entries, wanted=wanted):
-                    _show(entry, as_json=args.json)
-            except KeyboardInterrupt:
-                return Exit.COMPLETED
-    return Exit.COMPLETED
+            for entry in new_entries(context.client, entries, wanted=wanted):
+                _show(entry, as_json=args.json)
 
 
 def new_entries(client: SyncClient, shown: list[AuditEntry], *, wanted: dict[str, Any]) -> Iterator[AuditEntry]:
