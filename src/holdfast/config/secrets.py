@@ -25,9 +25,8 @@ _MAX_KEY_BYTES = 1 << 16
 
 STORE_PASSWORD = "postgresql"
 """The name under which the password of the database is stored."""
-FLEET_TOKEN = "fleet"
-"""The name under which the token is stored that the servers of a fleet share."""
 FLEET_TOKEN_VARIABLE = "HOLDFAST_FLEET_TOKEN"
+"""The variable with the token that the servers of a fleet share."""
 
 
 class _KeyFile(msgspec.Struct):

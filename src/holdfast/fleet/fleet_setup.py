@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast.config import Keyring, Settings
-from holdfast.config.secrets import FLEET_TOKEN, FLEET_TOKEN_VARIABLE
+from holdfast.config.secrets import FLEET_TOKEN_VARIABLE
 from holdfast.config.setting_types import Secret
 from holdfast.errors import ConfigError
 from holdfast.fleet.fleet_member import FleetMember
@@ -37,20 +37,18 @@ async def make_member(
         home=str(home),
         on_dead=on_dead,
     )
-    return FleetMember(keeper, token=await _read_token(keyring, env), shared=settings.fleet.shared)
+    return FleetMember(keeper, token=_read_token(keyring, env), shared=settings.fleet.shared)
 
 
-async def _read_token(keyring: Keyring, env: Mapping[str, str]) -> str | None:
-    given = env.get(FLEET_TOKEN_VARIABLE)
-    secret = Secret(given) if given else await keyring.read_stored(FLEET_TOKEN)
-    if secret is None:
+def _read_token(keyring: Keyring, env: Mapping[str, str]) -> str | None:
+    token = env.get(FLEET_TOKEN_VARIABLE, "").strip()
+    if not token:
         return None
-    keyring.remember([secret])
-    token = secret.reveal().strip()
+    keyring.remember([Secret(token)])
     if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable():
         raise ConfigError(
-            f"the token of the fleet ({FLEET_TOKEN_VARIABLE}, or 'holdfast key set {FLEET_TOKEN}') needs at least "
-            f"{MIN_TOKEN_LENGTH} printable characters; use the same one on every server"
+            f"the token of the fleet ({FLEET_TOKEN_VARIABLE}) needs at least {MIN_TOKEN_LENGTH} printable characters; "
+            "use the same one on every server"
         )
     return token
 
