@@ -12,27 +12,20 @@ from holdfast.server.memory_release import MemoryRelease, resident_bytes
 MEGABYTE = 1 << 20
 
 
-def test_it_is_released_once_when_the_process_has_grown_by_much() -> None:
-    sizes = iter(
-        size * MEGABYTE
-        for size in (
-            *(40, 50, 60),  # grows a little
-            *(90, 45),  # grows by much: before and after the release
-            *(60, 30, 45),  # a little again
-            *(200, 200),  # the work still needs it
-            *(205, 230, 230),
-        )
-    )
-    released = 0
+def test_it_is_released_when_the_process_has_grown_by_much() -> None:
+    sizes = iter(size * MEGABYTE for size in (40, 50, 60, 90, 45, 60, 90, 45))
+    released: list[None] = []
+    memory = MemoryRelease(resident=lambda: next(sizes), release=lambda: released.append(None))
+    assert [memory.check() for _ in range(8)] == [False, False, False, True, False, False, True, False]
+    assert len(released) == 2
 
-    def release() -> None:
-        nonlocal released
-        released += 1
 
-    memory = MemoryRelease(resident=lambda: next(sizes), release=release)
-    done = [memory.check() for _ in range(10)]
-    assert done == [False, False, False, True, False, False, False, True, False, True]
-    assert released == 3
+def test_memory_that_is_in_use_is_asked_for_less_and_less_often() -> None:
+    sizes = iter([40 * MEGABYTE] + [200 * MEGABYTE] * 400)
+    memory = MemoryRelease(resident=lambda: next(sizes), release=lambda: None)
+    done = [number for number in range(400) if memory.check()]
+    assert done[:5] == [1, 3, 6, 11, 20]
+    assert done[-1] - done[-2] == 41
 
 
 def test_nothing_is_done_where_the_system_does_not_tell_the_size() -> None:

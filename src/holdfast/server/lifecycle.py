@@ -129,8 +129,8 @@ async def _watch_idleness(services: Services, *, linger: float, idle_exit: bool)
     loop = asyncio.get_running_loop()
     memory = MemoryRelease()
     while True:
+        await asyncio.to_thread(memory.check)  # the first time it notes the size at the start
         await asyncio.sleep(min(linger / 4, _IDLE_CHECK_SECONDS))
-        await asyncio.to_thread(memory.check)
         watched = services.presence.watched_workspaces()
         if None not in watched:
             named = frozenset(workspace_id for workspace_id in watched if workspace_id is not None)

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _GROWTH_BYTES = 24 << 20
-"""How much the process must have grown since the last time. Less is not worth the pause."""
+"""How much the process must have grown. Less is not worth the pause."""
+_MOST_SKIPPED = 40
 
 
 class MemoryRelease:
@@ -24,20 +25,25 @@ class MemoryRelease:
     ) -> None:
         self._resident = resident or resident_bytes
         self._release = release or release_memory
-        self._settled: int | None = None
-        """The least size since the last release."""
+        self._least: int | None = None
+        self._skipped = 0
+        """Checks that are left out, because the last release did not help: the memory is in use."""
+        self._pause = 1
 
     def check(self) -> bool:
         """Release memory if the process has grown by much. Returns whether it did."""
         resident = self._resident()
         if resident is None:
             return False
-        if self._settled is None or resident < self._settled:
-            self._settled = resident
-        if resident - self._settled < _GROWTH_BYTES:
+        self._least = least = resident if self._least is None else min(self._least, resident)
+        if resident - least < _GROWTH_BYTES:
+            self._skipped, self._pause = 0, 1
+            return False
+        if self._skipped:
+            self._skipped -= 1
             return False
         self._release()
-        self._settled = self._resident()
+        self._skipped, self._pause = self._pause, min(2 * self._pause, _MOST_SKIPPED)
         return True
 
 
