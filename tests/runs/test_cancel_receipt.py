@@ -15,6 +15,7 @@ from holdfast.schema.events import ApprovalRequested, ApprovalResolved, Question
 from holdfast.schema.messages import Finish, Text, ToolResult
 from holdfast.schema.runs import CancelScope, Outcome, Receipt
 from holdfast.store.writes import OpenApproval, OpenQuestion
+from tests.support.any_store import need_file_copies
 from tests.support.engine_harness import DEFAULT_LIMITS, WORKSPACE, ControlledStore, EngineHarness, open_harness
 from tests.support.scripted_turns import TurnActions
 
@@ -440,6 +441,7 @@ async def test_a_cancel_is_written_before_an_end_so_that_no_covered_run_starts(
 async def test_after_a_crash_a_cancel_that_was_only_noted_is_taken(
     controlled: tuple[EngineHarness, ControlledStore], tmp_path: Path, noted: bool
 ) -> None:
+    need_file_copies()
     harness, store = controlled
     store.refuse()
     intents = tmp_path / "intents"
@@ -471,6 +473,7 @@ async def test_after_a_crash_a_cancel_that_was_only_noted_is_taken(
 async def test_a_noted_cancel_is_forgotten_when_it_is_written_and_never_touches_a_later_run(
     controlled: tuple[EngineHarness, ControlledStore], tmp_path: Path
 ) -> None:
+    need_file_copies()
     harness, store = controlled
     store.refuse()
     assert (await harness.engine.cancel_session("ses_1")).durable

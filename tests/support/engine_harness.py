@@ -16,8 +16,9 @@ from holdfast.schema.events import Event, SessionCreated, read_event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
-from holdfast.store import Batch, Committed, SqliteStore, Store, open_store
+from holdfast.store import Batch, Committed, SqliteStore, Store
 from holdfast.store.writes import PutSession, PutWorkspace
+from tests.support.any_store import need_file_copies, open_any_store
 from tests.support.scripted_turns import ScriptedTurns
 
 WORKSPACE = "wsp_1"
@@ -135,7 +136,7 @@ async def open_harness(
     controlled: bool = False,
     intents: IntentFile | None = None,
 ) -> AsyncIterator[EngineHarness]:
-    store: Any = await open_store(path)
+    store: Any = await open_any_store(path)
     if controlled:
         store = ControlledStore(store)
     if not await store.workspaces():
@@ -152,6 +153,7 @@ async def open_harness(
 @asynccontextmanager
 async def crashed_harness(path: Path, turns: ScriptedTurns) -> AsyncIterator[EngineHarness]:
     """A server that crashes at the end of the block: `path` then has the database of that moment."""
+    need_file_copies()
     live = path.with_name("live.db")
     async with open_harness(live, turns=turns) as harness:
         await harness.session()

@@ -27,9 +27,10 @@ from holdfast.schema.hooks import HookDecision
 from holdfast.schema.messages import File, Finish, Message, ToolCall, ToolResult, ToolSpec
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
-from holdfast.store import Batch, Store, open_store
+from holdfast.store import Batch, Store
 from holdfast.store.writes import PutWorkspace
 from holdfast.tools.protocol import PreparedCall, ToolContext, ToolOutput, ToolPlan
+from tests.support.any_store import open_any_store
 from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
 from tests.support.scripted_turns import Gates, ScriptedTurns
 from tests.support.tool_contexts import permit_every_url
@@ -351,7 +352,7 @@ class TurnHarness(EngineHarness):
 @asynccontextmanager
 async def open_turns(directory: Path, model: Model, *, store: Store | None = None) -> AsyncIterator[TurnHarness]:
     """Open a workspace with one session, ``ses_1``, whose turns use this model."""
-    opened = store or await open_store(directory / "holdfast.db")
+    opened = store or await open_any_store(directory / "holdfast.db")
     if not await opened.workspaces():
         await opened.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(directory))),)))
     harness = TurnHarness(directory, opened, turns=RealTurns(opened, model, directory), limits=LONG_LIMITS)
