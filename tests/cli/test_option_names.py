@@ -19,6 +19,7 @@ WITHOUT_JSON = {
     "serve": "runs until it is stopped",
     "acp": "speaks a protocol of its own on stdout",
     "stop": "prints one word",
+    "store password": "prints one line",
 }
 
 

@@ -458,9 +458,7 @@ class FleetSettings(Table, frozen=True):
     ] = None
     address: Annotated[
         Url | None,
-        Meta(
-            description="Where the other servers reach this one; without it, the address of `holdfast serve --listen`."
-        ),
+        Meta(description="Where the other servers reach this one; without it, the address that `--listen` gave it."),
     ] = None
     lease: Annotated[
         Duration, Meta(description="How long the others wait for a server that does not answer before they replace it.")

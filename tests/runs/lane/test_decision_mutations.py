@@ -87,7 +87,10 @@ _IN_DECIDE = {
         'if lane.hold == "server_stop" and not lane.queue:',
         "if lane.queue is None:",
     ),
-    "a recovered lane starts before it is opened": ('draft.set(lifecycle="closed")\n', "pass\n"),
+    "a recovered lane starts before it is opened": (
+        'lane.lifecycle == "open":\n        draft.set(lifecycle="closed")\n',
+        'lane.lifecycle == "open":\n        pass\n',
+    ),
     "a crash leaves a run active": (
         '        _end(draft, draft.lane.active, "interrupted", "server_crash")',
         "        pass",

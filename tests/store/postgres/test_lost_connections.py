@@ -181,7 +181,7 @@ def own_cluster() -> Iterator[PostgresCluster]:
 @pytest.mark.promise("R1", "R14")
 @pytest.mark.parametrize("ended_by", [pytest.param(signal.SIGINT, marks=pytest.mark.stress(0.2)), signal.SIGKILL])
 async def test_nothing_acknowledged_is_lost_when_postgresql_is_restarted_or_killed(
-    own_cluster: PostgresCluster, tmp_path: Path, ended_by: signal.Signals
+    own_cluster: PostgresCluster, tmp_path: Path, ended_by: signal.Signals, share: StressShare
 ) -> None:
     address = await asyncio.to_thread(own_cluster.new_database)
     store = await open_postgres_store(address, home=tmp_path)
@@ -204,7 +204,8 @@ async def test_nothing_acknowledged_is_lost_when_postgresql_is_restarted_or_kill
     async with asyncio.TaskGroup() as tasks:
         for writer in range(4):
             tasks.create_task(write(writer))
-        for _ in range(1):
+        for _ in share.rounds():
+            share.count("ends of PostgreSQL")
             known = len(acknowledged)
             await until(lambda known=known: len(acknowledged) >= known + 20)
             await asyncio.to_thread(own_cluster.kill, ended_by)
