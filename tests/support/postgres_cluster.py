@@ -50,11 +50,21 @@ class PostgresCluster:
         self._process: subprocess.Popen[bytes] | None = None
         self.data = self.directory / "data"
         if self._user is not None:
+            self._copy_unreachable_binaries()
             os.chown(self.directory, self._user.pw_uid, self._user.pw_gid)
         self._call(
             "initdb", "--pgdata", str(self.data), "--username=postgres", "--auth=trust", "--no-sync", "-E", "UTF8"
         )
         self.start()
+
+    def _copy_unreachable_binaries(self) -> None:
+        """Copy the programs if they are below a directory that only root may enter, such as root's home."""
+        if all(parent.stat().st_mode & 0o001 for parent in self._binaries.parents):
+            return
+        package = self._binaries.parent.parent
+        for source in (package, package.with_name(f"{package.name}.libs")):
+            shutil.copytree(source, self.directory / source.name, symlinks=True)
+        self._binaries = self.directory / package.name / "pginstall" / "bin"
 
     def _call(self, name: str, *arguments: str) -> None:
         subprocess.run(
