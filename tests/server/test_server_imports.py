@@ -43,7 +43,7 @@ NEEDED = {
 }
 """Packages that every server needs."""
 OTHERS = {
-    *("agent.protocol", "agent.run_outcome", "agent.unfinished_messages"),
+    *("agent.protocol", "agent.run_outcome", "agent.turn_limits", "agent.unfinished_messages"),
     *("approvals.pending_approvals", "extend.client_calls", "extend.instructions"),
     *("tools.files", "tools.files.file_access", "tools.files.file_transaction", "tools.files.held_directory"),
     *("tools.files.safe_rename", "tools.long_output", "tools.protocol", "tools.search", "tools.search.glob_pattern"),

@@ -15,7 +15,8 @@ from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Turn, TurnHandle
 from holdfast.agent.reminders import Observations
 from holdfast.agent.system_prompt import Instructions, PromptContext, Surroundings
-from holdfast.agent.turn_dependencies import CallDenied, CallPermitted, TurnDependencies, TurnLimits
+from holdfast.agent.turn_dependencies import CallDenied, CallPermitted, TurnDependencies
+from holdfast.agent.turn_limits import TurnLimits
 from holdfast.config import Redactor, Secret, Settings, StreamRedactor
 from holdfast.config.settings import LimitSettings
 from holdfast.errors import ToolError

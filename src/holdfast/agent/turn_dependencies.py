@@ -15,6 +15,7 @@ from holdfast.agent.kept_conversations import KeptConversations
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.agent.reminders import Observations
 from holdfast.agent.system_prompt import PromptContext
+from holdfast.agent.turn_limits import TurnLimits
 from holdfast.config import StreamRedactor
 from holdfast.config.agent_types import AgentType
 from holdfast.models.protocol import Model
@@ -26,18 +27,6 @@ from holdfast.schema.messages import File, ToolCall, ToolSpec
 from holdfast.schema.runs import Mode, Phase
 from holdfast.store import Store
 from holdfast.tools.protocol import PreparedCall, ToolContext, ToolPlan
-
-
-class TurnLimits(Value, frozen=True, kw_only=True):
-    """The limits of a run (`R12`): its own, or else the configured ones. 0 means no limit."""
-
-    max_steps: int
-    max_seconds: float
-    max_cost: float
-    last_answer_seconds: float
-    """How long the last answer may take after the steps or the time are over. 0: there is none."""
-    tool_parallel: int
-    """Calls of one step that run in parallel."""
 
 
 class CallPermitted(Value, frozen=True):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from holdfast.agent.turn_limits import TurnLimits
 from holdfast.config.agent_types import AgentType
 from holdfast.config.model_catalogue import ResolvedModel
 from holdfast.config.reasoning_effort import OFF, choose_effort
 from holdfast.errors import BadRequest
 from holdfast.schema.runs import Limits, RunRequest, RunSettings
 from holdfast.workspace.workspace_setup import Setup
-
-if TYPE_CHECKING:
-    from holdfast.agent.turn_dependencies import TurnLimits
 
 
 def check_request(request: RunRequest, model: ResolvedModel) -> None:
@@ -40,8 +36,6 @@ def settings_in_effect(given: RunSettings, setup: Setup, *, agent: AgentType | N
 
 
 def turn_limits(given: RunSettings, setup: Setup, *, agent: AgentType | None) -> TurnLimits:
-    from holdfast.agent.turn_dependencies import TurnLimits
-
     configured, own, policy = setup.settings.limits, given.limits, setup.config.policy
     steps = own.max_steps or (agent.max_steps if agent else None) or configured.max_steps
     seconds = configured.max_time if own.max_seconds is None else own.max_seconds

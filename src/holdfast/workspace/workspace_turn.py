@@ -13,7 +13,8 @@ from holdfast.agent.model_families import PREFERRED_TOOLS, family_of
 from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
-from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
+from holdfast.agent.turn_dependencies import TurnDependencies
+from holdfast.agent.turn_limits import TurnLimits
 from holdfast.config.agent_types import AgentType, agent_of_run, agent_types
 from holdfast.config.settings import Settings
 from holdfast.extend.client_calls import ClientRunTools
