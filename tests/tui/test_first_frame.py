@@ -1,6 +1,7 @@
 """The first frame comes before the client and most widgets; what is typed then is kept."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,20 @@ async def test_what_is_typed_and_sent_before_all_widgets_exist_is_kept(
         assert ui.draft == "a draft"
         drafts = tmp_path / "home" / "state" / "tui"
         await ui.until(lambda: [file.read_text() for file in drafts.glob("*.draft")] == ["a draft"])
+
+
+def test_screens_are_drawn_120_times_a_second_unless_the_user_says_otherwise() -> None:
+    """A key that misses a frame waits for the next one."""
+    program = """
+import sys
+from holdfast.tui.open_tui import draw_more_often
+draw_more_often({} if sys.argv[1] == "default" else {"TEXTUAL_FPS": "30"})
+from textual.screen import UPDATE_PERIOD
+print(round(1 / UPDATE_PERIOD))
+"""
+    for choice, frames in (("default", "120"), ("own", "30")):
+        env = {**os.environ, "TEXTUAL_FPS": "30"} if choice == "own" else os.environ
+        done = subprocess.run(
+            [sys.executable, "-c", program, choice], env=env, check=True, capture_output=True, text=True
+        )
+        assert done.stdout.strip() == frames
