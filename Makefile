@@ -14,6 +14,8 @@ ifndef SEED
 SEED   := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
 STRESS_MINUTES ?= 40
+# More than two: many tests wait for the processes that they start.
+WORKERS ?= 4
 COMPILE = $(PY) -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
           --python-version 3.11 pyproject.toml
 
@@ -26,8 +28,8 @@ help: ## list the targets
 demo: $(READY) ## show a session with a scripted model; no account, no network
 	@$(PY) -m holdfast demo
 
-test: $(READY) ## run the tests on two cores
-	@$(PY) -m pytest -n 2 -q --inline-snapshot=disable
+test: $(READY) ## run the tests on two cores, with WORKERS=4 processes
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -q --inline-snapshot=disable
 
 check: $(READY) ## format, lint, types, layers, unused dependencies, locks
 	@$(PY) -m ruff format --check .

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 from tests.support.blocking import no_blocking_on_the_loop
-from tests.support.environment import isolated_environment, leaks_into_tests
+from tests.support.environment import isolated_environment, keep_compiled_code, leaks_into_tests
 from tests.support.network import NetworkGuard
 from tests.support.signals import define_signals
 from tests.support.stress_plugin import StressPlugin
@@ -23,6 +23,7 @@ _guard = pytest.StashKey[NetworkGuard]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    keep_compiled_code()
     define_signals()
     config.stash[_guard] = guard = NetworkGuard()
     guard.install()

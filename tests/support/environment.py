@@ -1,6 +1,7 @@
 """An environment in which tests cannot use the user's home or accounts."""
 
 import os
+import sys
 from pathlib import Path
 
 _SECRET_ENDINGS = ("_API_KEY", "_AUTH_TOKEN", "_ACCESS_TOKEN")
@@ -19,6 +20,16 @@ def isolated_environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_NAME": "Test",
         "GIT_COMMITTER_EMAIL": "test@localhost",
     }
+
+
+def keep_compiled_code() -> None:
+    """Compile each module once, also where ``PYTHONDONTWRITEBYTECODE`` is set.
+
+    Otherwise every worker rewrites the assertions of all tests, and every server and command that a test starts
+    compiles all of Holdfast again.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def leaks_into_tests(name: str) -> bool:
