@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compiled_code import compiled_code_directory
+
 
 @pytest.fixture(scope="session")
 def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Servers of these tests compile our code once."""
-    return tmp_path_factory.mktemp("pycache")
+    return compiled_code_directory(tmp_path_factory)

@@ -1,237 +1,193 @@
 """Three servers on one PostgreSQL, under load, with faults: killed, paused, cut off; a database that dies."""
 
 import asyncio
-import json
-import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
-from typing import get_args
 
 import psycopg
 
-from holdfast.errors import ClientError, ServerError
-from holdfast.schema.events import KnownDurable, Reset
-from holdfast.schema.runs import END_STATES, RunRequest
-from holdfast.schema.sessions import Session
-from holdfast.testing import Answer, Call, text
+from holdfast.schema import events as ev
 from tests.e2e.provider import Provider
 from tests.e2e.server import free_port
+from tests.fleet.chaos_faults import FAULTS, ChaosFaults, ChaosParts
+from tests.fleet.chaos_load import PATIENCE, ChaosRound, Place, SentRun
 from tests.fleet.fleet_servers import FleetServerProcess
+from tests.fleet.log_readers import LogReader, RoamingReader
+from tests.fleet.random_servers import RandomServersClient
 from tests.support.cutting_proxy import CuttingProxy
+from tests.support.log_consistency import LoggedState
 from tests.support.postgres_cluster import PostgresCluster
 
 SESSIONS = 50
-_DIRECTORIES = 5
-_PROMPTS = 8
-"""In each round."""
-_PATIENCE = 90.0
-LEASE_SECONDS = 3
-
-FAULTS = ("kill", "pause", "cut", "restart database", "kill database", "none")
-
-
-_DURABLE = get_args(KnownDurable)
-
-
-class LogReader:
-    """A client that follows all events across lost connections, and notes the number of each durable one."""
-
-    def __init__(self, server: FleetServerProcess) -> None:
-        self.first = 0
-        self._client = server.new_client(retry_seconds=_PATIENCE)
-        self._seen: list[int] = []
-        self._changed = asyncio.Condition()
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        cursor = (await self._client.workspaces()).cursor
-        self.first = _number(cursor)
-        self._task = asyncio.create_task(self._follow(cursor), name="log reader")
-
-    async def read_until(self, number: int) -> list[int]:
-        async with self._changed:
-            async with asyncio.timeout(_PATIENCE):
-                await self._changed.wait_for(lambda: bool(self._seen) and self._seen[-1] >= number)
-        return list(self._seen)
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        await self._client.aclose()
-
-    async def _follow(self, cursor: str) -> None:
-        async with self._client.events(after=cursor) as stream:
-            async for event in stream:
-                if isinstance(event, _DURABLE):
-                    async with self._changed:
-                        self._seen.append(_number(stream.cursor or ""))
-                        self._changed.notify_all()
-                assert not isinstance(event, Reset), event
-
-
-def _number(cursor: str) -> int:
-    return int(cursor.partition(".")[2])
+_OWNERS = (0, 1, 2, 2, 0)
+"""The server that opens each directory. The last directory is shared by all hosts."""
+_LEASE = "3s"
+_ROAMING = 2
 
 
 class FleetChaos:
-    """Plays rounds: prompts at random servers, one fault, then everything that was accepted must have ended."""
+    """Plays rounds: every session works with tools, a fault strikes, and everything that was accepted must end."""
 
-    def __init__(
-        self,
-        servers: Sequence[FleetServerProcess],
-        proxies: Sequence[CuttingProxy],
-        cluster: PostgresCluster,
-        database: str,
-    ) -> None:
+    def __init__(self, parts: ChaosParts, *, seed: int) -> None:
         self.counts: Counter[str] = Counter()
-        self._servers = servers
-        self._proxies = proxies
-        self._cluster = cluster
-        self._database = database
-        self._clients = [server.new_client(retry_seconds=_PATIENCE) for server in servers]
-        self._sessions: list[Session] = []
-        self._effects: list[Path] = []
-        """Where the tools leave their traces, one file in each directory."""
+        self._parts = parts
+        self._clients = [server.new_client(retry_seconds=PATIENCE) for server in parts.servers]
+        self._anywhere = RandomServersClient(
+            [server.address for server in parts.servers], seed=f"{seed} requests", retry_seconds=PATIENCE
+        )
+        self.faults = ChaosFaults(parts, self.counts)
         self._provider = Provider()
-        self._reader = LogReader(servers[0])
+        self._places: list[Place] = []
+        self._readers = [LogReader(client) for client in self._clients]
+        self._readers += [RoamingReader(self._clients, seed=f"{seed} reader {n}") for n in range(_ROAMING)]
+        self._state = LoggedState()
+        self._numbers: list[int] = []
+        self._places_in_log: dict[tuple[str, str], int] = {}
+        """The number of the event of each kind of each run."""
 
-    async def prepare(self, directory: Path) -> None:
-        await self._provider.start(self._servers[0].provider_port)
-        for number in range(_DIRECTORIES):
-            place = directory / f"project{number}"
-            await asyncio.to_thread(place.mkdir)
-            self._effects.append(place / "effects")
-            client = self._clients[number % 2]  # both on the same host
-            workspace = await client.open_workspace(str(place))
-            for _ in range(SESSIONS // _DIRECTORIES):
-                self._sessions.append(await client.create_session(workspace.id))
-        await self._reader.start()
+    async def prepare(self) -> None:
+        await self._provider.start(self._parts.servers[0].provider_port)
+        for owner, directory in zip(_OWNERS, self._parts.directories, strict=True):
+            await asyncio.to_thread((directory / "effects").mkdir, parents=True)
+            client = self._clients[owner]
+            workspace = await client.open_workspace(str(directory))
+            sessions = [await client.create_session(workspace.id) for _ in range(SESSIONS // len(_OWNERS))]
+            self._places.append(Place(directory, workspace.id, sessions))
+        for reader in self._readers:
+            await reader.start()
 
     async def play(self, seed: int, *, fault: str | None = None) -> None:
         random = Random(seed)
         fault = fault or random.choice(FAULTS)
-        self.counts[f"faults: {fault}"] += 1
-        prompts = [
-            asyncio.create_task(self._prompt(f"r{seed}x{n}", random.choice(self._sessions), random.randrange(1 << 30)))
-            for n in range(_PROMPTS)
-        ]
-        await asyncio.sleep(random.random())
-        await self._apply(fault, random)
-        accepted = await asyncio.gather(*prompts)
-        for run_id in accepted:
-            await self._wait_end(run_id, random)
-        self.counts["accepted"] += len(accepted)
+        played = ChaosRound(f"r{seed}", self._anywhere, self._provider, self.counts)
+        files = [played.effects(place) for place in self._places]
+        await asyncio.to_thread(_make_all, files)
+        async with asyncio.TaskGroup() as group:
+            for place in self._places:
+                for number in range(len(place.sessions)):
+                    group.create_task(played.work(place, number, Random(random.random())))
+            group.create_task(self.faults.strike(fault, random, watch=files))
+        self.counts["rounds"] += 1
+        await self._check(played, files)
 
-    async def check(self) -> None:
-        """Nothing is lost or doubled, and the reader has seen the whole log once and in order."""
-        rows = await asyncio.to_thread(_read_log, self._database)
-        ends = Counter(run_id for _, run_id in rows if run_id)
-        assert not [run_id for run_id, number in ends.items() if number != 1], "a run has two ends"
-        assert ends.total() == self.counts["accepted"], "an accepted run has no end"
-        lines = [line for file in self._effects for line in await asyncio.to_thread(_lines, file)]
-        assert lines, "no tool has run"
-        assert max(Counter(lines).values(), default=1) == 1, "a tool ran twice"
-        last = rows[-1][0]
-        seen = await self._reader.read_until(last)
-        expected = [number for number, _ in rows if number > self._reader.first]
-        assert seen == expected, "the reader missed or repeated an event"
-        self.counts["ended"] = ends.total()
-        self.counts["tool effects"] = len(lines)
-        self.counts["events"] = len(rows)
+    async def _check(self, played: ChaosRound, files: Sequence[Path]) -> None:
+        """Nothing is lost or doubled, and each reader has seen the whole log once and in order."""
+        await self._read_log()
+        for run in played.runs:
+            assert self._state.ended[run.id] == 1, f"{run.id} has {self._state.ended[run.id]} ends"
+        self.counts["ended"] += len(played.runs)
+        await self._check_tools(played, files)
+        self._check_cancels(played)
+        expected = self._numbers
+        for number, reader in enumerate(self._readers):
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    seen = await reader.read_until(expected[-1])
+            except TimeoutError:
+                raise AssertionError(
+                    f"reader {number} waits at {reader.seen[-1:]}, the log has {expected[-1]}; {reader.last_loss}; "
+                    f"{await self._positions()}"
+                ) from None
+            wanted = [one for one in expected if one > reader.first]
+            assert seen == wanted, f"reader {number} missed {set(wanted) - set(seen)}, or repeated or swapped events"
+        self.counts["events"] = len(expected)
+        self.counts["connections of readers"] = sum(reader.connections for reader in self._readers)
+        self.counts["requests"] = sum(self._anywhere.requests.values())
+
+    async def _positions(self) -> str:
+        """How far each server has read the log, as it says itself."""
+        views = await asyncio.gather(*(client.fleet() for client in self._clients), return_exceptions=True)
+        return ", ".join(repr(view) for view in views)
+
+    async def _read_log(self) -> None:
+        last = self._numbers[-1] if self._numbers else 0
+        for number, body in await asyncio.to_thread(_log_after, self._parts.database, last):
+            event = ev.read_event(body)
+            self._state.apply(number, event)  # R3, R4, R5, R7, E1, E5
+            self._numbers.append(number)
+            if isinstance(event, ev.RunAccepted | ev.RunStarted | ev.RunFinished):
+                self._places_in_log[type(event).__name__, event.run.id] = number
+
+    async def _check_tools(self, played: ChaosRound, files: Sequence[Path]) -> None:
+        lines = await asyncio.to_thread(_read_all, files)
+        for name, text in lines.items():
+            # Empty: it was killed after the shell made the file, and before it wrote to it.
+            assert text in ("", "begun\n", "begun\ndone\n"), f"the tool call {name} ran more than once: {text!r}"
+        for run in played.runs:
+            if run.runs_all and run.end is not None and run.end.state == "completed":
+                missing = [call.name for call in run.calls if lines.get(call.name, "").split() != ["begun", "done"]]
+                assert not missing, f"{run.id} has completed, but {missing} did not run"
+        self.counts["tool calls that ran"] += len(lines)
+        self.counts["tool calls cut off"] += sum("done" not in text for text in lines.values())
+
+    def _check_cancels(self, played: ChaosRound) -> None:
+        for cancel in played.cancels:
+            first, second = cancel.before
+            accepted = self._place("RunAccepted", cancel.after)
+            assert max(first.seq, second.seq) <= cancel.mark < cancel.after.seq, cancel
+            assert _end(cancel.after) != "cancelled", f"the cancel hit {cancel.after.id}, which came after it"
+            assert _end(first) != "completed", f"{first.id} cannot complete"
+            for run in cancel.before:
+                assert self._place("RunStarted", run) < accepted, f"{run.id} was covered, and started later"
+                if _end(run) != "cancelled":  # it ended by itself before
+                    assert self._place("RunFinished", run) < accepted, f"{run.id} was covered, and is {run.end}"
+
+    def _place(self, kind: str, run: SentRun) -> int:
+        return self._places_in_log.get((kind, run.id), 0)
 
     async def close(self) -> None:
-        await self._reader.close()
-        for client in self._clients:
+        for reader in self._readers:
+            await reader.close()
+        for client in [*self._clients, self._anywhere]:
             await client.aclose()
         await self._provider.stop()
 
-    async def _prompt(self, run_id: str, session: Session, choice: int) -> str:
-        """Send a prompt with a tool call until some server has accepted it."""
-        command = f"echo {run_id} >> effects"
-        prompt = self._provider.tell(run_id, Answer(pieces=(Call("bash", {"command": command}),)), text("done"))
-        request = RunRequest(prompt=prompt, run_id=run_id, mode="auto")
-        random = Random(choice)
-        until = asyncio.get_running_loop().time() + _PATIENCE
-        while True:
-            try:
-                async with asyncio.timeout(25):
-                    await random.choice(self._clients).start_run(session.id, request)
-                return run_id
-            except (ClientError, ServerError, TimeoutError):
-                self.counts["refused, sent again"] += 1
-                assert asyncio.get_running_loop().time() < until, f"{run_id} is never accepted"
-                await asyncio.sleep(0.2)
 
-    async def _wait_end(self, run_id: str, random: Random) -> None:
-        until = asyncio.get_running_loop().time() + _PATIENCE
-        while True:
-            with suppress(ClientError, ServerError, TimeoutError):
-                async with asyncio.timeout(15):
-                    run = await random.choice(self._clients).get_run(run_id, wait=5.0)
-                if run.state in END_STATES:
-                    self.counts[f"ended {run.state}"] += 1
-                    return
-            assert asyncio.get_running_loop().time() < until, f"{run_id} never ends"
-
-    async def _apply(self, fault: str, random: Random) -> None:
-        index = random.randrange(len(self._servers))
-        server = self._servers[index]
-        match fault:
-            case "kill":
-                await asyncio.to_thread(server.kill)
-                await asyncio.sleep(random.choice((0.0, LEASE_SECONDS * 2.0)))
-                await asyncio.to_thread(server.start)
-            case "pause":
-                server.pause()
-                await asyncio.sleep(LEASE_SECONDS * 2.5)
-                server.proceed()
-                await self._start_if_gone(server)
-            case "cut":
-                self._proxies[index].arm(random.randrange(20_000))
-            case "restart database":
-                await asyncio.to_thread(self._cluster.kill, signal.SIGINT)
-                await asyncio.to_thread(self._cluster.start)
-            case "kill database":
-                await asyncio.to_thread(self._cluster.kill, signal.SIGKILL)
-                await asyncio.to_thread(self._cluster.start)
-            case _:
-                pass
-        for one in self._servers:
-            await self._start_if_gone(one)
-
-    async def _start_if_gone(self, server: FleetServerProcess) -> None:
-        """As systemd does with a server that exits because it was replaced."""
-        await asyncio.sleep(1.0)
-        if not server.is_running:
-            self.counts["servers replaced"] += 1
-            await asyncio.to_thread(server.start)
+def _end(run: SentRun) -> str:
+    assert run.end is not None
+    return run.end.state
 
 
-def _lines(file: Path) -> list[str]:
-    return file.read_text().split() if file.exists() else []
+def _make_all(directories: Sequence[Path]) -> None:
+    for directory in directories:
+        directory.mkdir()
 
 
-def _read_log(conninfo: str) -> list[tuple[int, str | None]]:
-    """The number of each event, and the run that it ended."""
+def _read_all(directories: Sequence[Path]) -> dict[str, str]:
+    return {file.name: file.read_text() for directory in directories for file in directory.iterdir()}
+
+
+def _log_after(conninfo: str, number: int) -> list[tuple[int, bytes]]:
     with psycopg.connect(conninfo) as connection:
-        rows = connection.execute("SELECT number, kind, body FROM events ORDER BY number").fetchall()
-    ended = "run.finished"
-    return [(number, json.loads(body)["run"]["id"] if kind == ended else None) for number, kind, body in rows]
+        query = "SELECT number, body FROM events WHERE number > %s ORDER BY number"
+        return [(row[0], _bytes(row[1])) for row in connection.execute(query, (number,)).fetchall()]
+
+
+def _bytes(body: str | bytes) -> bytes:
+    return body.encode() if isinstance(body, str) else bytes(body)
+
+
+@asynccontextmanager
+async def prepared_chaos(parts: ChaosParts, *, seed: int) -> AsyncIterator[FleetChaos]:
+    chaos = FleetChaos(parts, seed=seed)
+    try:
+        async with chaos.faults.supervised():
+            await chaos.prepare()
+            yield chaos
+    finally:
+        await chaos.close()
 
 
 @contextmanager
-def chaotic_fleet(
-    directory: Path, pycache: Path
-) -> Iterator[tuple[list[FleetServerProcess], list[CuttingProxy], PostgresCluster, str]]:
+def chaotic_fleet(directory: Path, pycache: Path) -> Iterator[ChaosParts]:
     """Three servers on two hosts, each with a proxy to a PostgreSQL that only they use."""
     cluster = PostgresCluster(settings={"fsync": "on"})
     database = cluster.new_database()
+    directories = [directory / f"project{number}" for number in range(len(_OWNERS))]
     servers: list[FleetServerProcess] = []
     proxies: list[CuttingProxy] = []
     port = free_port()
@@ -239,17 +195,19 @@ def chaotic_fleet(
         for number, host in enumerate(("one", "one", "two")):
             home = Path(mkdtemp(prefix="chaos", dir=directory))
             proxies.append(CuttingProxy(home, database=database))
+            store = proxies[number].address
             server = FleetServerProcess(
                 home,
                 pycache=pycache,
-                store=proxies[number].address,
+                store=store,
                 host=host,
                 provider_port=port,
-                lease=f"{LEASE_SECONDS}s",
+                lease=_LEASE,
+                shared=directories[-1],
             )
             servers.append(server)
             server.start()
-        yield servers, proxies, cluster, database
+        yield ChaosParts(servers, proxies, cluster, database, directories)
     finally:
         for server in servers:
             server.proceed()

@@ -2,13 +2,17 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import psycopg
+
 from holdfast.client import AsyncClient
+from holdfast.client.server_address import ServerAddress
 from tests.e2e.server import Server, ServerProcess, free_port
 from tests.fleet.random_servers import RandomServersClient
 from tests.support.postgres_cluster import shared_cluster
@@ -54,24 +58,95 @@ class FleetServerProcess(ServerProcess):
         return self._process.wait(timeout=seconds)
 
 
-class ServingFleet(Server):
-    """Several servers as one: each request goes to one of them at random."""
+class RandomChoice:
+    """Makes clients whose every request goes to one of the servers at random. The choices of a test are its own."""
 
-    def __init__(self, servers: Sequence[ServerProcess], *, seed: str) -> None:
-        super().__init__(servers[0].address, token=None, provider_port=servers[0].provider_port)
-        self._addresses = [server.address for server in servers]
+    def __init__(self, addresses: Sequence[ServerAddress], *, seed: str, requests: Counter[int]) -> None:
+        self._addresses = addresses
         self._seed = seed
-        self._clients = count()
+        self._requests = requests
+        self._clients: Counter[str] = Counter()
+        self._random = Random(f"{seed} connections")
+
+    def any_address(self) -> ServerAddress:
+        number = self._random.randrange(len(self._addresses))
+        self._requests[number] += 1
+        return self._addresses[number]
 
     def new_client(self, **options: Any) -> AsyncClient:
-        return RandomServersClient(self._addresses, seed=f"{self._seed} {next(self._clients)}", **options)
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
+        self._clients[test] += 1
+        seed = f"{self._seed} {test} {self._clients[test]}"
+        return RandomServersClient(self._addresses, seed=seed, requests=self._requests, **options)
+
+
+class ServingFleet(Server):
+    """Several servers as one."""
+
+    def __init__(self, servers: Sequence[ServerProcess], *, seed: str, requests: Counter[int]) -> None:
+        super().__init__(servers[0].address, token=None, provider_port=servers[0].provider_port)
+        self._choice = RandomChoice([server.address for server in servers], seed=seed, requests=requests)
+
+    def any_address(self) -> ServerAddress:
+        return self._choice.any_address()
+
+    def new_client(self, **options: Any) -> AsyncClient:
+        return self._choice.new_client(**options)
+
+
+class EndingFleet(FleetServerProcess):
+    """Several servers as one that starts, stops and is killed as a whole."""
+
+    def __init__(
+        self, home: Path, *, pycache: Path, store: str, size: int, seed: str, requests: Counter[int], lease: str = "30s"
+    ) -> None:
+        port = free_port()
+        super().__init__(home, pycache=pycache, store=store, host="one", provider_port=port, lease=lease)
+        self._others: list[FleetServerProcess] = []
+        for number in range(1, size):
+            place = home / f"other{number}"
+            place.mkdir()
+            self._others.append(
+                FleetServerProcess(place, pycache=pycache, store=store, host="one", provider_port=port, lease=lease)
+            )
+        addresses = [self.address, *(other.address for other in self._others)]
+        self._choice = RandomChoice(addresses, seed=seed, requests=requests)
+
+    def any_address(self) -> ServerAddress:
+        return self._choice.any_address()
+
+    def new_client(self, **options: Any) -> AsyncClient:
+        return self._choice.new_client(**options)
+
+    def start(self) -> None:
+        super().start()
+        for other in self._others:
+            other.start()
+
+    def memory(self) -> int:
+        """Of the largest server: the bounds of tests are for one."""
+        return max(super().memory(), *(other.memory() for other in self._others))
+
+    def complaints(self) -> list[str]:
+        return [*super().complaints(), *(one for other in self._others for one in other.complaints())]
+
+    def close(self) -> None:
+        super().close()
+        for other in self._others:
+            other.close()
+
+    def _end(self, number: int) -> int:
+        statuses = [other._end(number) for other in self._others if other.is_running]
+        return max([super()._end(number), *statuses], key=abs)
 
 
 @contextmanager
-def serving_fleet(directory: Path, *, pycache: Path, seed: str) -> Iterator[ServingFleet]:
+def serving_fleet(
+    directory: Path, *, pycache: Path, seed: str, requests: Counter[int] | None = None
+) -> Iterator[ServingFleet]:
     """Three servers on one host. At the end they must stop without a complaint."""
     with fleet_of(directory, pycache=pycache, hosts=("one", "one", "one")) as servers:
-        yield ServingFleet(servers, seed=seed)
+        yield ServingFleet(servers, seed=seed, requests=Counter() if requests is None else requests)
         for server in servers:
             assert server.stop() == 0
             assert server.complaints() == []
@@ -98,3 +173,10 @@ def fleet_of(
         for server in servers:
             server.proceed()
             server.close()
+
+
+def stored_counts(server: FleetServerProcess) -> tuple[tuple[object, ...], ...]:
+    """How much is in the database that only an owner writes."""
+    with psycopg.connect(server.env["HOLDFAST_STORE"]) as connection:
+        counts = "SELECT (SELECT last FROM log), (SELECT count(*) FROM commits), (SELECT count(*) FROM messages)"
+        return tuple(connection.execute(counts).fetchall())

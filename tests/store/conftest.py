@@ -1,6 +1,6 @@
 """Stores for tests. Each implementation is a parameter of `reopen`, so that the conformance tests run against it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -9,15 +9,27 @@ import pytest
 from holdfast.store import SqliteStore, Store, open_store
 from holdfast.store.postgres import open_postgres_store
 from tests.store.batches import new_session, new_workspace
+from tests.support.operated_programs import PgBouncer
+from tests.support.postgres_cluster import shared_cluster
 
 Reopen = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(scope="module")
+def pooler() -> Iterator[PgBouncer]:
+    bouncer = PgBouncer(shared_cluster().directory)
+    bouncer.start()
+    yield bouncer
+    bouncer.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("pgbouncer", marks=pytest.mark.stress(weight=0.02))])
 async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopen]:
     """Return a function that opens the same store again, and closes it first if it is open."""
     current: list[Store] = []
-    address = request.getfixturevalue("postgres_database") if request.param == "postgres" else None
+    address = None if request.param == "sqlite" else request.getfixturevalue("postgres_database")
+    if address is not None and request.param == "pgbouncer":
+        address = request.getfixturevalue("pooler").address(address)
 
     async def reopened() -> Store:
         while current:

@@ -41,6 +41,11 @@ async def open_any_store(path: Path) -> Store:
     return await open_postgres_store(await asyncio.to_thread(_database_of, path), home=home)
 
 
+async def store_variable(home: Path) -> dict[str, str]:
+    """What a whole server with this home has in its environment to use the store."""
+    return {"HOLDFAST_STORE": await asyncio.to_thread(_database_of, home)} if is_postgres() else {}
+
+
 def _database_of(path: Path) -> str:
     if path not in _databases:
         if len(_databases) >= _MOST:

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -21,6 +22,10 @@ class CuttingProxy:
         self.cuts = 0
         self.is_down = False
         """Whether new connections are closed at once."""
+        self._was_cut = threading.Event()
+        self.delay = 0.0
+        """How long each piece of data takes, in seconds."""
+        self._swallowed: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._listener = socket.socket(socket.AF_UNIX)
@@ -32,6 +37,11 @@ class CuttingProxy:
     def arm(self, count: int) -> None:
         with self._lock:
             self.passed, self.cut_after = 0, count
+            self._was_cut.clear()
+
+    def wait_for_cut(self) -> None:
+        """Wait until so many bytes have passed since it was armed. Blocks."""
+        self._was_cut.wait()
 
     def cut_all(self) -> None:
         with self._lock:
@@ -40,6 +50,11 @@ class CuttingProxy:
             for end in pair:
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
+
+    def swallow_all(self) -> None:
+        """Pass nothing more on over the connections that there are, and keep them open, as a firewall does."""
+        with self._lock:
+            self._swallowed |= self._pairs
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -72,12 +87,17 @@ class CuttingProxy:
     def _pump(self, source: socket.socket, target: socket.socket, closing: "_CloseBoth") -> None:
         with closing, suppress(OSError):
             while data := source.recv(65536):
+                if self.delay:
+                    time.sleep(self.delay)
+                if closing.pair in self._swallowed:
+                    continue
                 with self._lock:
                     left = len(data) if self.cut_after is None else self.cut_after - self.passed
                     self.passed += len(data)
                     if is_cut := left < len(data):
                         self.cut_after = None
                         self.cuts += 1
+                        self._was_cut.set()
                 target.sendall(data[: max(left, 0)])
                 if is_cut:
                     self.cut_all()
@@ -88,7 +108,7 @@ class _CloseBoth:
     """Closes two sockets when both of their threads are done; the first ends both."""
 
     def __init__(self, pair: tuple[socket.socket, socket.socket]) -> None:
-        self._pair = pair
+        self.pair = pair
         self._users = 2
         self._lock = threading.Lock()
 
@@ -99,7 +119,7 @@ class _CloseBoth:
         with self._lock:
             self._users -= 1
             users = self._users
-        for end in self._pair:
+        for end in self.pair:
             if users == 0:
                 end.close()
             else:

@@ -40,11 +40,25 @@ _START_SECONDS = 60.0
 class PostgresCluster:
     """A running server. `stop` ends it and removes its directory."""
 
-    def __init__(self, *, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        settings: dict[str, str] | None = None,
+        binaries: Path | None = None,
+        port: int | None = None,
+        hba: tuple[str, ...] = (),
+        standby_of: "PostgresCluster | None" = None,
+    ) -> None:
+        """``port``: one of loopback to listen on, too. ``standby_of``: follow that one.
+
+        ``hba``: who may connect and how, beside the socket, which takes everybody.
+        """
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir="/tmp"))
-        self._binaries = find_binaries()
+        self._binaries = binaries or find_binaries()
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-        self._settings = _SETTINGS | (settings or {})
+        self.port = port
+        tcp = {} if port is None else {"listen_addresses": "127.0.0.1", "port": str(port)}
+        self._settings = _SETTINGS | tcp | (settings or {})
         self._numbers = count()
         self._free: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,9 +66,15 @@ class PostgresCluster:
         if self._user is not None:
             self._copy_unreachable_binaries()
             os.chown(self.directory, self._user.pw_uid, self._user.pw_gid)
-        self._call(
-            "initdb", "--pgdata", str(self.data), "--username=postgres", "--auth=trust", "--no-sync", "-E", "UTF8"
-        )
+        if standby_of is None:
+            self._call(
+                "initdb", "--pgdata", str(self.data), "--username=postgres", "--auth=trust", "--no-sync", "-E", "UTF8"
+            )
+        else:
+            source = f"{standby_of.conninfo('postgres')}&application_name=standby"
+            self._call("pg_basebackup", "-D", str(self.data), "-R", "-c", "fast", "--no-sync", "-d", source)
+        if hba:
+            (self.data / "pg_hba.conf").write_text("\n".join(("local all all trust", *hba, "")))
         self.start()
 
     def _copy_unreachable_binaries(self) -> None:
@@ -100,11 +120,12 @@ class PostgresCluster:
                 return
 
     def conninfo(self, database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={self.directory}"
+        port = "" if self.port is None else f"&port={self.port}"
+        return f"postgresql://postgres@/{database}?host={self.directory}{port}"
 
     @property
     def socket(self) -> Path:
-        return self.directory / ".s.PGSQL.5432"
+        return self.directory / f".s.PGSQL.{self.port or 5432}"
 
     @property
     def pid(self) -> int:
@@ -122,10 +143,15 @@ class PostgresCluster:
 
     def _kill_children(self) -> None:
         """Backends notice that their postmaster is gone only when they next wait."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        os.kill(self.pid, signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)  # first, so that it starts no others
+        while _process_state(self.pid) != "T":
+            time.sleep(0.01)
+        children = [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
         for child in children:
-            os.kill(int(child), signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
+        dead = ("", "Z", "X")
+        while any(_process_state(child) not in dead for child in children):
+            time.sleep(0.01)  # one that lives would keep a new server from starting
 
     def stop(self) -> None:
         if self._process is not None:
@@ -173,6 +199,14 @@ DO $$ DECLARE name text; BEGIN
     UPDATE log SET id = substr(md5(random()::text), 1, 8), last = 0, pruned = 0;
 END $$
 """
+
+
+def _process_state(pid: int) -> str:
+    """The letter of ``ps``; empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @cache

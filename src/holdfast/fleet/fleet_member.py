@@ -11,10 +11,10 @@ import logging
 import os
 import socket
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast import __version__
 from holdfast.errors import HoldfastError, NotFound, WorkspaceElsewhere
@@ -26,8 +26,10 @@ from holdfast.fleet.request_places import (
     Forward,
     Handle,
     PlaceFacts,
+    RefuseForwarded,
     RequestPlace,
     RequestTarget,
+    WaitForOwner,
     choose_place,
 )
 from holdfast.ids import Ids
@@ -48,17 +50,21 @@ _logger = logging.getLogger(__name__)
 _MAX_KNOWN = 16384
 _ADOPT_SECONDS = 0.5
 _FORGET_SECONDS = 5.0
+_LOOK_SECONDS = 0.25
+
+T = TypeVar("T")
 
 
 class FleetMember:
     """Implements `WorkspaceOwnership`."""
 
-    def __init__(self, keeper: LeaseKeeper, *, token: str | None, shared: Sequence[str] = ()) -> None:
-        """``shared``: directories that every host mounts."""
+    def __init__(self, keeper: LeaseKeeper, *, token: str | None, shared: Sequence[str] = (), name: str = "") -> None:
+        """``shared``: directories that every host mounts. ``name``: what people call this host."""
         self.keeper = keeper
         self.token = None if token is None else FleetToken(token)
         self._connections = None if self.token is None else PeerConnections(self.token)
         self.shared_directories = tuple(shared)
+        self._name = name or socket.gethostname()
         self._locks: dict[str, asyncio.Lock] = {}
         self._uses: dict[str, int] = {}
         self._holders: dict[str, str] = {}
@@ -87,7 +93,7 @@ class FleetMember:
         return {
             "version": __version__,
             "pid": os.getpid(),
-            "name": socket.gethostname(),
+            "name": self._name,
             "position": self._store.last_number,
             "streams": services.presence.streams,
             "active_runs": self._engine_part.count_active(),
@@ -183,6 +189,8 @@ class FleetMember:
     async def place(self, workspace_id: str, *, mutates: bool, forwarded: bool) -> RequestPlace:
         """Decide who handles a request for a workspace."""
         if self.keeper.fence(workspace_id) is not None:
+            if mutates and await self._is_leaving(workspace_id):
+                return RefuseForwarded() if forwarded else WaitForOwner(self.keeper.server_id)
             return Handle()
         known = self._holders.get(workspace_id)
         if known is not None and not forwarded:
@@ -193,6 +201,15 @@ class FleetMember:
         if isinstance(chosen, Forward) and facts.holder is not None:
             self._holders[workspace_id] = chosen.server_id
         return chosen
+
+    async def _is_leaving(self, workspace_id: str) -> bool:
+        """Whether this caretaker must give the lease back after its present requests: the directory is served again.
+
+        Otherwise requests that overlap would keep the lease for ever, and the queue would not go on.
+        """
+        if self.keeper.kind(workspace_id) != "caretaker" or workspace_id not in self._uses:
+            return False
+        return self._has_host(await self._place_of(workspace_id))
 
     def forget_place(self, workspace_id: str) -> None:
         """Look again where the workspace is: the server there did not answer, or is not the owner."""
@@ -212,7 +229,25 @@ class FleetMember:
         address = self.address_of(server_id)
         if self._connections is None or address is None:
             raise PeerUnreachable(f"server {server_id} has no address, or this one has no fleet token")
-        return await self._connections.send(address, method, target, headers=headers, access=access, body=body)
+        sending = self._connections.send(address, method, target, headers=headers, access=access, body=body)
+        return await self.while_alive(server_id, sending)
+
+    async def while_alive(self, server_id: str, answer: Awaitable[T]) -> T:
+        """Wait for something from another server. Raises `PeerUnreachable` when that server is late.
+
+        A server that is paused keeps its connections, so nothing else would end the wait.
+        """
+        waiting = asyncio.ensure_future(answer)
+        try:
+            while not (await asyncio.wait((waiting,), timeout=_LOOK_SECONDS))[0]:
+                server = self.keeper.servers.get(server_id)
+                if server is None or not server.is_alive:
+                    raise PeerUnreachable(f"server {server_id} has not renewed its leases in time")
+            return waiting.result()
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
 
     def live_servers(self, workspace_id: str | None) -> set[str]:
         """The other servers that have live events of a workspace, or of any. As of the last look."""
@@ -304,6 +339,7 @@ class FleetMember:
         """Take over the work of servers that are gone, until cancelled."""
         while True:
             try:
+                await self._release_unused()
                 await self.adopt()
             except HoldfastError as error:
                 _logger.info("cannot look for work of servers that are gone now: %s", error)
@@ -328,11 +364,22 @@ class FleetMember:
                 if is_held:
                     await self._services_part.workspaces.open_known(workspace_id)
                 return is_held
-        has_host = any(one.is_alive and one.host_id == place.host_id for one in self.keeper.servers.values())
-        if has_host or not place.has_active_runs:
+        if self._has_host(place) or not place.has_active_runs:
             return False
         async with self.using(workspace_id, "caretaker") as is_held:
             return is_held
+
+    def _has_host(self, place: WorkspacePlace) -> bool:
+        """Whether a server can work in the directory. As of the last look."""
+        return any(one.is_alive and one.host_id == place.host_id for one in self.keeper.servers.values())
+
+    async def _release_unused(self) -> None:
+        """Give back what a caretaker could not give back after its last request."""
+        unused = [one for one in self.keeper.held if self.keeper.kind(one) == "caretaker" and one not in self._uses]
+        for workspace_id in unused:
+            async with self._lock(workspace_id):
+                if workspace_id not in self._uses and self.keeper.kind(workspace_id) == "caretaker":
+                    await self._release(workspace_id)
 
     def _on_commit(self, events: tuple[CommittedEvent, ...]) -> None:
         for logged in events:

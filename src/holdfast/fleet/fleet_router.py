@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, MutableMapping
 from typing import Any, assert_never
 from urllib.parse import quote
 
@@ -138,6 +138,9 @@ class _RoutedRequest:
                 place = HandleRead()  # the route says what does not exist
             match place:
                 case Handle():
+                    if not self._mutates:  # it may wait for long, and writes nothing: it does not keep the lease
+                        await self.here()
+                        return
                     if await self._with_lease(None):
                         return
                 case HandleRead():
@@ -202,40 +205,40 @@ class _RoutedRequest:
             member.forget_place(self._workspace_id)
             return False
         try:
-            return response.status != unless and await self._return(response)
+            return response.status != unless and await self._return(response, server_id)
         finally:
             await response.aclose()
 
-    async def _return(self, response: PeerResponse) -> bool:
+    async def _return(self, response: PeerResponse, server_id: str) -> bool:
         chunks = response.chunks()
         if response.status == 503:
-            body = await _read_all(response)
+            body = await self._received(response.read(), server_id)
             if body is None or _is_elsewhere(body):
                 self._member.forget_place(self._workspace_id)
                 return False
             await self._start(response)
             await self._send({"type": "http.response.body", "body": body})
             return True
-        try:
-            first = await anext(chunks, b"")
-        except broken_errors():
+        first = await self._received(anext(chunks, b""), server_id)
+        if first is None:
             return False
         await self._start(response)
         await self._send({"type": "http.response.body", "body": first, "more_body": True})
-        async for chunk in chunks:
+        while (chunk := await self._member.while_alive(server_id, anext(chunks, None))) is not None:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
         await self._send({"type": "http.response.body", "body": b""})
         return True
 
+    async def _received(self, part: Awaitable[bytes], server_id: str) -> bytes | None:
+        """A part of the response; None if the connection broke, or the server is late."""
+        errors: tuple[type[Exception], ...] = (PeerUnreachable, *broken_errors())
+        try:
+            return await self._member.while_alive(server_id, part)
+        except errors:
+            return None
+
     async def _start(self, response: PeerResponse) -> None:
         await self._send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-
-
-async def _read_all(response: PeerResponse) -> bytes | None:
-    try:
-        return await response.read()
-    except broken_errors():
-        return None
 
 
 def _is_elsewhere(body: bytes) -> bool:

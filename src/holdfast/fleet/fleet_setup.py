@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import socket
 from collections.abc import Callable, Mapping
@@ -30,14 +31,14 @@ async def make_member(
     settings: Settings, keyring: Keyring, env: Mapping[str, str], *, home: Path, on_dead: Callable[[], None]
 ) -> FleetMember:
     """Make the member of a server with these settings. It is registered when the store is open."""
-    lasts = float(settings.fleet.lease)
+    lasts, host_id = float(settings.fleet.lease), settings.fleet.host
     keeper = LeaseKeeper(
-        host_id=settings.fleet.host or machine_id(),
+        host_id=await asyncio.to_thread(machine_id) if host_id is None else host_id,
         times=LeaseTimes(lasts=lasts, stops_after=lasts * _STOPS_AFTER),
         home=str(home),
         on_dead=on_dead,
     )
-    return FleetMember(keeper, token=_read_token(keyring, env), shared=settings.fleet.shared)
+    return FleetMember(keeper, token=_read_token(keyring, env), shared=settings.fleet.shared, name=host_id or "")
 
 
 def _read_token(keyring: Keyring, env: Mapping[str, str]) -> str | None:

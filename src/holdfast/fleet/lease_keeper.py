@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +24,9 @@ from holdfast.store.postgres.lease_table import KnownServer, LeaseKind
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 0.5
+"""How soon a renewal is tried again that failed: a database that is back is found before the owner must stop."""
 
 
 class LeaseStore(Protocol):
@@ -58,6 +62,8 @@ class LeaseKeeper:
         self._home = home
         self._on_dead = on_dead
         self._fences: dict[str, tuple[int, LeaseKind]] = {}
+        self._in_change: set[str] = set()
+        """The workspaces whose leases are being taken or released."""
         self._renewed_at = 0.0
         """When the last renewal was sent that succeeded, by the steady clock."""
         self._is_late = False
@@ -96,12 +102,13 @@ class LeaseKeeper:
         """Take a lease that is free or whose holder is dead. True also if this server has it already."""
         if workspace_id in self._fences:
             return True
-        fence = await self.transact(
-            lambda sql: lease_table.take(sql, workspace_id, server_id=self.server_id, kind=kind)
-        )
-        if fence is None:
-            return False
-        self._fences[workspace_id] = (fence, kind)
+        with self._changing(workspace_id):
+            fence = await self.transact(
+                lambda sql: lease_table.take(sql, workspace_id, server_id=self.server_id, kind=kind)
+            )
+            if fence is None:
+                return False
+            self._fences[workspace_id] = (fence, kind)
         _logger.info("owns workspace %s as %s, fence %d", workspace_id, kind, fence)
         return True
 
@@ -109,9 +116,30 @@ class LeaseKeeper:
         """Release a lease. Nothing of its workspace may be written any more."""
         held = self._fences.pop(workspace_id, None)
         if held is not None:
-            await self.transact(
-                lambda sql: lease_table.release(sql, workspace_id, server_id=self.server_id, fence=held[0])
-            )
+            with self._changing(workspace_id):
+                await self._free(workspace_id, held[0])
+
+    async def _free(self, workspace_id: str, fence: int) -> None:
+        await self.transact(lambda sql: lease_table.release(sql, workspace_id, server_id=self.server_id, fence=fence))
+
+    @contextmanager
+    def _changing(self, workspace_id: str) -> Iterator[None]:
+        self._in_change.add(workspace_id)
+        try:
+            yield
+        finally:
+            self._in_change.discard(workspace_id)
+
+    async def _free_forgotten(self, leases: tuple[lease_table.KnownLease, ...]) -> None:
+        """Free the leases that this server has by the table only: the answer to a change was lost, or it failed.
+
+        Nobody else could take them while this server lives. A lease that changed after it was read has another fence.
+        """
+        for lease in leases:
+            known = lease.workspace_id in self._fences or lease.workspace_id in self._in_change
+            if lease.server_id == self.server_id and not known:
+                _logger.warning("the lease of workspace %s was not released; it is released now", lease.workspace_id)
+                await self._free(lease.workspace_id, lease.fence)
 
     # Life
 
@@ -139,13 +167,15 @@ class LeaseKeeper:
         watch = asyncio.create_task(self._watch_time(), name="lease time")
         try:
             while not self._dead:
+                pause = self.times.lasts / 6
                 try:
                     await self._renew()
                     await self._declare_dead()
                 except HoldfastError as error:
                     _logger.warning("the leases cannot be renewed now: %s", error)
                     self._seen.clear()  # what was seen before the database was away does not count
-                await asyncio.sleep(self.times.lasts / 6)
+                    pause = min(pause, _RETRY_SECONDS)
+                await asyncio.sleep(pause)
         finally:
             watch.cancel()
 
@@ -178,6 +208,7 @@ class LeaseKeeper:
             return
         self._renewed_at = sent
         self._is_late = False
+        await self._free_forgotten(leases)
 
     def _about(self) -> dict[str, Any]:
         return {**self.info(), "home": f"{self.host_id}:{self._home}"}

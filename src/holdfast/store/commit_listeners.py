@@ -1,4 +1,4 @@
-"""Those who are told of each commit. For every store."""
+"""The listeners of commits. Shared by all stores."""
 
 from __future__ import annotations
 

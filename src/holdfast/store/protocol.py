@@ -24,6 +24,7 @@ from holdfast.store.records import (
     FileSnapshot,
     LaneRecord,
     LogPage,
+    OpenRunParts,
     OwnedKind,
     Page,
     RunRecord,
@@ -220,6 +221,10 @@ class Store(Protocol):
     async def question(self, question_id: str) -> Question: ...
 
     async def open_questions(self, *, workspace_id: str | None = None, run_id: str | None = None) -> Page[Question]: ...
+
+    async def open_run_parts(self, session_id: str, *, run_id: str, limit: int) -> OpenRunParts:
+        """Return the last messages of the session, and the open approvals and questions of the run, in one read."""
+        ...
 
     async def grants(self, workspace_id: str, *, session_id: str | None = None) -> tuple[Grant, ...]:
         """Return the grants of the workspace, and with ``session_id`` also those of the session."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
+from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.base import Value
 from holdfast.schema.devices import Device
 from holdfast.schema.events import KnownDurable
+from holdfast.schema.messages import Message
 from holdfast.schema.runs import EndState, LaneHold, LaneLifecycle, Run, RunDecision
 
 T = TypeVar("T")
@@ -81,6 +83,15 @@ class Page(Value, Generic[T], frozen=True):
     at: int
     next: int | None = None
     """Pass it as ``after`` or ``before`` to continue in the same direction; ``None`` at the end."""
+
+
+class OpenRunParts(Value, frozen=True):
+    """What a run that ends may have left open."""
+
+    messages: Page[Message]
+    """The last ones of its session."""
+    approvals: tuple[Approval, ...]
+    questions: tuple[Question, ...]
 
 
 class CallOutput(Value, frozen=True):

@@ -7,10 +7,12 @@ from msgspec.structs import replace
 
 from holdfast.errors import StoreConflict
 from holdfast.schema.approvals import Grant, Question, QuestionItem
+from holdfast.schema.messages import Text
 from holdfast.store import Batch, Store
 from holdfast.store import writes as w
 from tests.store.batches import (
     AT,
+    a_message,
     an_approval,
     new_session,
 )
@@ -72,3 +74,18 @@ async def test_a_grant_belongs_to_a_workspace_or_a_session(ledger: Store) -> Non
     assert await ledger.grants("wsp_1", session_id="ses_1") == (own,)
     await ledger.commit(Batch((w.RemoveGrants(workspace_id="wsp_1"),)))
     assert await ledger.grants("wsp_1", session_id="ses_1") == ()
+
+
+async def test_the_open_parts_of_a_run_are_what_the_single_reads_return(ledger: Store) -> None:
+    other = replace(an_approval("apr_2"), run_id="run_2")
+    asked = Question("que_1", "wsp_1", "ses_1", "ses_1", "run_1", "call_1", (QuestionItem("Why?"),))
+    await ledger.commit(Batch((w.OpenApproval(an_approval("apr_1")), w.OpenApproval(other), w.OpenQuestion(asked))))
+    await ledger.commit(Batch(tuple(w.PutMessage(a_message(f"msg_{number}")) for number in range(4))))
+    ledger.append_draft("ses_1", "msg_3", 0, "so far")
+    found = await ledger.open_run_parts("ses_1", run_id="run_1", limit=3)
+    assert [approval.id for approval in found.approvals] == ["apr_1"]
+    assert [question.id for question in found.questions] == ["que_1"]
+    assert found.messages == await ledger.messages("ses_1", limit=3, before=1 << 62)
+    assert [message.id for message in found.messages.items] == ["msg_1", "msg_2", "msg_3"]
+    assert found.messages.items[-1].parts == (Text("so far"),)
+    assert found.messages.next is not None

@@ -252,6 +252,53 @@ async def test_a_read_only_and_a_locked_database_are_refused_and_recover(
 
 
 @pytest.mark.promise("R14")
+async def test_a_connection_to_a_database_that_was_demoted_is_made_again(postgres_database: str) -> None:
+    """A lease is renewed over the pool: after a failover without a cut its connections would be read-only for ever."""
+    name = psycopg.conninfo.conninfo_to_dict(postgres_database)["dbname"]
+    with psycopg.connect(postgres_database, autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
+        pool = reader_pool.ReaderPool(lambda: connection.PostgresConnection.open(postgres_database), size=1)
+        with pytest.raises(StoreUnwritable, match="read-only"):
+            await pool.transact(_write)
+        admin.execute("SET default_transaction_read_only = off")
+        admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
+        await pool.transact(_write)  # the setting counts for new connections only
+    await asyncio.to_thread(pool.close)
+
+
+def _write(sql: connection.PostgresConnection) -> None:
+    sql.execute("UPDATE log SET pruned = pruned")
+
+
+@pytest.mark.promise("R14")
+async def test_a_database_without_our_tables_is_refused_and_recovers(
+    ledger: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was dropped and made anew, or into which a backup is being restored."""
+    monkeypatch.setattr(commit_thread, "WAIT_SECONDS", 0.1)
+    assert (await ledger.commit(says("msg_1", "x"))).numbers == (2,)
+    with psycopg.connect(postgres_database, autocommit=True) as admin:
+        admin.execute("ALTER SCHEMA public RENAME TO away")
+        try:
+            with pytest.raises(StoreUnreachable, match="does not have the tables of Holdfast") as refused:
+                await ledger.commit(says("msg_2", "x"))
+            assert refused.value.detail == {"cause": "tables_missing"}
+            assert "bring the right database back" in refused.value.message
+            with pytest.raises(StoreUnreachable, match="does not have the tables of Holdfast"):
+                await ledger.messages("ses_1", limit=9)
+            with pytest.raises(StoreUnreachable, match="does not have the tables of Holdfast"):
+                await ledger.transact(_write)
+            two = await asyncio.gather(
+                *(ledger.commit(says(f"msg_{number}", "x")) for number in (2, 3)), return_exceptions=True
+            )
+            assert all(isinstance(each, StoreUnreachable) for each in two)
+        finally:
+            admin.execute("ALTER SCHEMA away RENAME TO public")
+    assert (await ledger.commit(says("msg_2", "x"))).numbers == (3,)
+    assert [message.id for message in (await ledger.messages("ses_1", limit=9)).items] == ["msg_1", "msg_2"]
+
+
+@pytest.mark.promise("R14")
 async def test_a_connection_that_is_silent_is_given_up(
     ledger: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

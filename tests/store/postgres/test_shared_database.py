@@ -1,32 +1,16 @@
 """Several stores on one database: one order of events, leases that every commit needs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from holdfast.errors import CommitRefused, StoreLocked
+from holdfast.errors import StoreLocked
 from holdfast.store import Batch, CommittedEvent
 from holdfast.store import writes as w
-from holdfast.store.postgres import PostgresStore, open_postgres_store
+from holdfast.store.postgres import PostgresStore
 from tests.store.batches import a_message, a_run, accept, event_numbers, new_session, new_workspace, says
-
-
-class HeldLeases:
-    """`Fences` with the leases that a test gives."""
-
-    def __init__(self, server_id: str, held: dict[str, int]) -> None:
-        self.server_id = server_id
-        self.held = held
-
-    def fence(self, workspace_id: str) -> int | None:
-        return self.held.get(workspace_id)
-
-    def lost(self) -> CommitRefused:
-        return StoreLocked("a lease is not held", code="lease_lost")
+from tests.store.postgres.held_leases import OpenServer
 
 
 class Reader:
@@ -38,31 +22,6 @@ class Reader:
 
     def _hear(self, events: tuple[CommittedEvent, ...]) -> None:
         self.numbers += [event.number for event in events]
-
-
-OpenServer = Callable[[str, dict[str, int]], Awaitable[PostgresStore]]
-
-
-@pytest.fixture
-async def open_server(postgres_database: str, tmp_path: Path) -> AsyncIterator[OpenServer]:
-    async with AsyncExitStack() as stack:
-
-        async def opened(server_id: str, held: dict[str, int]) -> PostgresStore:
-            (tmp_path / server_id).mkdir()
-            with psycopg.connect(postgres_database) as admin:
-                admin.execute(
-                    "INSERT INTO servers (id, host_id, expires_at) VALUES (%s, %s, now() + interval '1 hour')",
-                    (server_id, server_id),
-                )
-                for workspace_id, fence in held.items():
-                    admin.execute("INSERT INTO leases VALUES (%s, %s, %s)", (workspace_id, server_id, fence))
-            store = await open_postgres_store(
-                postgres_database, home=tmp_path / server_id, fences=HeldLeases(server_id, held)
-            )
-            stack.push_async_callback(store.close)
-            return store
-
-        yield opened
 
 
 @pytest.mark.promise("E1", "E2")

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -61,6 +62,26 @@ def test_text_is_flushed_to_the_disk_without_more_text(path: Path, monkeypatch: 
     while not flushed and time.monotonic() < until:
         time.sleep(0.01)
     assert flushed == [path.stat().st_size]
+    log.close()
+
+
+@pytest.mark.promise("E3")
+def test_a_slow_disk_does_not_delay_what_is_appended(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushing, go_on = threading.Event(), threading.Event()
+    flush = os.fdatasync
+
+    def slow(descriptor: int) -> None:
+        flushing.set()
+        go_on.wait()
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    log = DraftLog(path)
+    log.append(piece("before "))
+    assert flushing.wait(30)
+    log.append(piece("during", 7))
+    wait_for(path, [piece("before "), piece("during", 7)])
+    go_on.set()
     log.close()
 
 

@@ -27,18 +27,21 @@ from uuid import uuid4
 
 import psycopg
 
-from holdfast.errors import CommitRefused, HoldfastError, StoreUnreachable
+from holdfast.errors import OUTCOME_UNKNOWN, CommitRefused, HoldfastError, StoreUnreachable
 from holdfast.schema.events import read_event
 from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
 from holdfast.store.postgres.connection import PostgresConnection
 from holdfast.store.postgres.database_errors import (
     as_store_error,
+    has_no_tables,
     is_lease_error,
     is_lost,
-    is_read_only,
+    is_refusal,
     may_repeat,
+    needs_new_connection,
     unreachable,
 )
+from holdfast.store.postgres.known_rows import KnownRows
 from holdfast.store.postgres.lease_check import Fences, LeaseCheck
 from holdfast.store.postgres.postgres_writes import PostgresTransaction, apply_postgres_write
 from holdfast.store.postgres.word_index import WORD_INDEX
@@ -122,6 +125,7 @@ class CommitThread:
         self._position = position
         """The last number that was delivered."""
         self._fences = fences
+        self._known = KnownRows(fences)
         self._host_of = host_of
         self._notifies = notifies
         self._queue: queue.SimpleQueue[PendingItem | None] = queue.SimpleQueue()
@@ -210,7 +214,7 @@ class CommitThread:
             try:
                 events = self._events_upto(upto)
             except psycopg.Error as error:
-                self._roll_back()
+                self._roll_back(error)
                 self._pause(error)
             else:
                 self._found()
@@ -218,11 +222,13 @@ class CommitThread:
 
     def _attempt(self, group: list[PendingBatch]) -> Outcomes:
         repeats = 0
+        relies = True
         while True:
             commit_id = uuid4().hex
             try:
-                applied, refused, last = self._try_group(group, commit_id)
+                applied, refused, last = self._try_group(group, commit_id, relies=relies)
             except _UnknownOutcome as unknown:
+                self._known.clear()
                 try:
                     found = self._resolve(commit_id)
                 except _GivenUp:
@@ -231,58 +237,74 @@ class CommitThread:
                     continue
                 (applied, refused), last = self._unknown, found
             except Exception as error:  # noqa: BLE001 - the callers get it, and the thread continues
-                self._roll_back()
-                if is_read_only(error) and self._sql is not None:
-                    self._sql.close()  # after a failover another host may take writes
-                if is_lost(error):
+                self._roll_back(error)
+                self._known.clear()
+                if is_lost(error) or has_no_tables(error):
                     if self._wait_for_database(error):
                         continue
                 elif may_repeat(error) and repeats < _REPEATS:
                     repeats += 1
                     continue
+                elif relies and is_refusal(error):
+                    relies = False
+                    continue
                 if is_lease_error(error):
                     error = self._fences.lost()
-                if len(group) > 1 and not isinstance(error, StoreUnreachable) and not is_lost(error):
+                if len(group) > 1 and not isinstance(error, StoreUnreachable) and not needs_new_connection(error):
                     return [outcome for pending in group for outcome in self._attempt([pending])]
                 return [(pending, as_store_error(error)) for pending in group]
             self._found()
             return _numbered(applied, last) + refused
 
-    def _try_group(self, group: list[PendingBatch], commit_id: str) -> tuple[list[_Applied], Outcomes, int]:
-        """Return what was applied, what was refused, and the last number."""
+    def _try_group(
+        self, group: list[PendingBatch], commit_id: str, *, relies: bool
+    ) -> tuple[list[_Applied], Outcomes, int]:
+        """Return what was applied, what was refused, and the last number.
+
+        First the group ``relies`` on what is known: it has no savepoints, is sent in as few messages as possible, and
+        any refusal or error ends the attempt. Without that, each batch reads what it needs and fails alone.
+        """
         sql = self._connection()
         sql.begin(seconds=COMMIT_SECONDS)
         check = LeaseCheck(self._fences)
+        if relies:
+            applied = [self._apply(sql, pending, check, relies=True) for pending in group]
+            return applied, [], self._finish(sql, applied, [], check=check, commit_id=commit_id)
+        applied, refused = self._apply_each(sql, group, check)
+        if not applied:
+            sql.rollback()
+            return [], refused, 0
+        return applied, refused, self._finish(sql, applied, refused, check=check, commit_id=commit_id)
+
+    def _apply_each(
+        self, sql: PostgresConnection, group: list[PendingBatch], check: LeaseCheck
+    ) -> tuple[list[_Applied], Outcomes]:
+        """Apply the batches that can be applied. Return them, and what the others were refused for."""
         applied: list[_Applied] = []
         refused: Outcomes = []
         for pending in group:
             if len(group) > 1:
                 sql.savepoint()
             try:
-                one = self._apply(sql, pending, check)
+                one = self._apply(sql, pending, check, relies=False)
                 if len(group) > 1:
                     sql.execute("RELEASE batch")
                     sql.flush()
                 applied.append(one)
             except Exception as error:
-                if is_lost(error) or may_repeat(error) or is_read_only(error):
+                if needs_new_connection(error) or may_repeat(error):
                     raise
                 refused.append((pending, as_store_error(error)))
-                if len(group) == 1:
-                    sql.rollback()
-                    return [], refused, 0
-                sql.roll_back_to_savepoint()
-        if not applied:
-            sql.rollback()
-            return [], refused, 0
-        return applied, refused, self._finish(sql, applied, refused, check=check, commit_id=commit_id)
+                if len(group) > 1:
+                    sql.roll_back_to_savepoint()
+        return applied, refused
 
-    def _apply(self, sql: PostgresConnection, pending: PendingBatch, check: LeaseCheck) -> _Applied:
-        transaction = PostgresTransaction(sql, host_of=self._host_of)
+    def _apply(self, sql: PostgresConnection, pending: PendingBatch, check: LeaseCheck, *, relies: bool) -> _Applied:
+        transaction = PostgresTransaction(sql, host_of=self._host_of, known=self._known, relies=relies)
         for write in pending.batch.writes:
             apply_postgres_write(transaction, write)
         events = event_log.prepare(transaction, pending.batch.events)
-        check.add(transaction.workspaces())
+        check.add(transaction.workspaces(), transaction.relied_fences())
         return _Applied(pending, events, transaction.seqs)
 
     def _finish(
@@ -296,8 +318,9 @@ class CommitThread:
         else:
             last = sql.execute("SELECT last FROM log")
         check.insert_commit(sql, commit_id)
-        for index, row in enumerate(rows):
-            sql.execute(_INSERT_EVENT, (count - 1 - index, *row))
+        if rows:
+            values = [value for index, row in enumerate(rows) for value in (count - 1 - index, *row)]
+            sql.execute(_INSERT_EVENTS + ", ".join([_EVENT_VALUES] * count), values)
         if self._notifies and count:
             sql.execute("SELECT pg_notify(?, ?)", (CHANNEL, self._fences.server_id))
         sql.execute("COMMIT")
@@ -325,7 +348,7 @@ class CommitThread:
                 is_new = taken.fetchone() is not None
                 sql.commit()
             except psycopg.Error as error:
-                self._roll_back()
+                self._roll_back(error)
                 self._pause(error)
             else:
                 self._found()
@@ -341,8 +364,12 @@ class CommitThread:
             self._sql = self._open()
         return self._sql
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, error: BaseException) -> None:
+        """Undo the transaction in which the error was raised."""
         if self._sql is None:
+            return
+        if needs_new_connection(error):
+            self._sql.close()
             return
         try:
             self._sql.rollback()
@@ -411,7 +438,7 @@ class CommitThread:
             result = work.function(sql)
             sql.commit()
         except Exception as error:  # noqa: BLE001 - the caller gets it, and the thread continues
-            self._roll_back()
+            self._roll_back(error)
             self._loop.call_soon_threadsafe(settle, work.future, None, as_store_error(error))
         else:
             self._loop.call_soon_threadsafe(settle, work.future, result, None)
@@ -424,7 +451,7 @@ class CommitThread:
                 self._position = events[-1].number
                 self._post(Delivery(events))
         except (psycopg.Error, HoldfastError) as failed:
-            self._roll_back()
+            self._roll_back(failed)
             error = as_store_error(failed)
         if work.future is not None:
             self._loop.call_soon_threadsafe(settle, work.future, None, error)
@@ -455,7 +482,7 @@ class CommitThread:
             while self._maintain_once() and self._queue.empty():
                 pass
         except (psycopg.Error, CommitRefused) as error:
-            self._roll_back()
+            self._roll_back(error)
             _logger.warning("database maintenance failed: %s; commits continue", " ".join(str(error).split()))
 
     def _maintain_once(self) -> bool:
@@ -467,17 +494,18 @@ class CommitThread:
         return count > 0
 
 
-_INSERT_EVENT = (
+_INSERT_EVENTS = (
     "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, part_count) "
-    "VALUES ((SELECT last FROM log) - ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "VALUES "
 )
+_EVENT_VALUES = "((SELECT last FROM log) - ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def _not_known(error: BaseException) -> StoreUnreachable:
     return StoreUnreachable(
         f"the PostgreSQL database does not answer ({error.__cause__}), and the server stops: whether the last "
         "change was stored shows at its next start",
-        code="outcome_unknown",
+        code=OUTCOME_UNKNOWN,
     )
 
 

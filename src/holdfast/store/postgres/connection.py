@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import pq
 
-from holdfast.store.postgres.dialect import bind
+from holdfast.store.postgres.dialect import Expression, bind
 
 T = TypeVar("T")
 
@@ -28,6 +28,9 @@ _SLACK_SECONDS = 2.0
 _POLL_SECONDS = 0.5
 _IDLE_MILLISECONDS = 1500
 """How long a transaction may wait for its client. One that was paused in it must not hold the locks of all others."""
+
+
+_LAST_DRAWN = Expression("lastval()")
 
 
 class PostgresRows:
@@ -68,10 +71,9 @@ class PostgresRows:
         return self.count
 
     @property
-    def lastrowid(self) -> int | None:
-        """The number that an INSERT of this transaction drew last."""
-        (number,) = self._connection.execute("SELECT lastval()").fetchone()
-        return int(number)
+    def lastrowid(self) -> Any:
+        """The number that this INSERT drew, as an expression for the next statement."""
+        return _LAST_DRAWN
 
 
 class _TimedConnection(psycopg.Connection[Any]):
@@ -151,6 +153,14 @@ class PostgresConnection:
     def _set_deadline(self, seconds: float) -> None:
         if isinstance(self._raw, _TimedConnection):
             self._raw.deadline = time.monotonic() + seconds + _SLACK_SECONDS
+
+    def query(self, statement: str, *, seconds: float) -> list[Any]:
+        """Run one statement that is a transaction of its own. Returns its rows."""
+        self._set_deadline(seconds)
+        cursor = self._cursor.execute(statement.encode())
+        rows = cursor.fetchall() if cursor.description is not None else []
+        self._set_deadline(float("inf"))  # who waits for notices waits as long as it takes
+        return rows
 
     def commit(self) -> None:
         self.execute("COMMIT")

@@ -16,6 +16,8 @@ _INTEGRITY = "23"
 _RESOURCES = "53"
 _TOO_MANY_CONNECTIONS = "53300"
 _CONNECTION = ("08", "57P")
+_TABLES_MISSING = frozenset({"42P01", "42703", "3F000"})
+"""A table, a column or the schema does not exist: the database is empty, of another program, or being restored."""
 
 
 def is_lost(error: BaseException) -> bool:
@@ -36,12 +38,81 @@ def is_read_only(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate == _READ_ONLY
 
 
+def has_no_tables(error: BaseException) -> bool:
+    """Whether the database that answers is not ours, or not now: it was made anew, or is being restored."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in _TABLES_MISSING
+
+
+def needs_new_connection(error: BaseException) -> bool:
+    """Whether the connection is of no use: it is gone, or leads to a database that cannot take what is ours.
+
+    After a failover the same address may lead to one that can.
+    """
+    return is_lost(error) or is_read_only(error) or has_no_tables(error)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a condition of the rows does not hold. What the writer believed of them may be the reason."""
+    if is_lease_error(error):
+        return False
+    return isinstance(error, HoldfastError | psycopg.IntegrityError)
+
+
 def is_lease_error(error: BaseException) -> bool:
     return isinstance(error, psycopg.errors.CheckViolation) and error.diag.constraint_name == LEASE_CONSTRAINT
 
 
+_REFUSALS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("password authentication failed", "no password supplied", "password retrieved from file"),
+        "the password is wrong or missing: run 'holdfast store password' (or correct the address, ~/.pgpass or "
+        "PGPASSWORD), then restart the server",
+    ),
+    (
+        ("pg_hba.conf", "authentication failed for user"),
+        "the database does not let this user in from here: add a line to its pg_hba.conf, or correct the address",
+    ),
+    (
+        ("certificate", "SSL", "sslmode"),
+        "the encrypted connection cannot be made: check sslmode, sslrootcert, sslcert and sslkey in the address, and "
+        "the names and dates of the certificates",
+    ),
+    (
+        ("too many clients", "connection slots", "too many connections", "max_client_conn"),
+        "the database has no free connection: raise max_connections, or use PgBouncer; Holdfast tries again by itself",
+    ),
+    (
+        ("not currently accepting connections",),
+        "its administrator has closed it (ALTER DATABASE … ALLOW_CONNECTIONS true opens it); Holdfast tries again by "
+        "itself",
+    ),
+    (
+        ("does not exist", "not allow connections"),
+        "create the user and the database, or correct the address (docs/fleet.md)",
+    ),
+    (
+        ("read-only", "not accept", "recovery mode", "starting up", "shutting down"),
+        "no host of the address takes writes now; Holdfast tries again by itself",
+    ),
+)
+"""What the database says when it refuses a connection, and what to do. libpq gives no code for these errors."""
+
+
 def unreachable(error: BaseException) -> StoreUnreachable:
     reason = " ".join(str(error).split()) or type(error).__name__
+    if has_no_tables(error):
+        said = reason.partition(" LINE 1:")[0]  # what follows quotes the statement
+        return StoreUnreachable(
+            f"the PostgreSQL database does not have the tables of Holdfast ({said}): it is empty, another one, or "
+            "being restored; nothing was changed: bring the right database back, and Holdfast goes on by itself; to "
+            "begin with an empty one, restart the server, which makes the tables",
+            detail={"cause": "tables_missing"},
+        )
+    for signs, advice in _REFUSALS:
+        if any(sign in reason for sign in signs):
+            return StoreUnreachable(
+                f"the PostgreSQL database refuses the connection: {reason}; nothing was changed: {advice}"
+            )
     return StoreUnreachable(
         f"the PostgreSQL database does not answer: {reason}; nothing was changed: check that it runs; Holdfast tries "
         "again by itself"
@@ -60,7 +131,7 @@ def as_store_error(error: BaseException) -> BaseException:
 
 
 def _mapped(error: psycopg.Error) -> HoldfastError | None:
-    if is_lost(error):
+    if is_lost(error) or has_no_tables(error):
         return unreachable(error)
     state = error.sqlstate or ""
     reason = " ".join((error.diag.message_primary or str(error)).split())

@@ -7,7 +7,7 @@ takeover comes before it, and refuses it, or after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -37,11 +37,11 @@ class LeaseCheck:
         self._fences = fences
         self._needed: dict[str, int] = {}
 
-    def add(self, workspace_ids: Iterable[str]) -> None:
-        """Raises the error of `Fences.lost` at once if a lease is not held."""
+    def add(self, workspace_ids: Iterable[str], relied: Mapping[str, int]) -> None:
+        """Raises the error of `Fences.lost` at once if a lease is not held, or not with the fence relied on."""
         for workspace_id in workspace_ids:
             fence = self._fences.fence(workspace_id)
-            if fence is None:
+            if fence is None or {relied.get(workspace_id, fence), self._needed.get(workspace_id, fence)} != {fence}:
                 raise self._fences.lost()
             if fence:
                 self._needed[workspace_id] = fence

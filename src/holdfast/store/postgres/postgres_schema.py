@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import secrets
 
-from holdfast.errors import StoreDamaged, StoreNewer, StoreUnwritable
+import psycopg
+
+from holdfast.errors import StoreDamaged, StoreNewer, StoreUnreachable, StoreUnwritable
 from holdfast.store.postgres.connection import PostgresConnection
 from holdfast.store.postgres.dialect import table_statement
 from holdfast.store.rows.migrations import MIGRATIONS
@@ -63,7 +65,21 @@ POSTGRES_MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
 
 
 def migrate(sql: PostgresConnection) -> None:
-    """Run the missing migrations in one transaction. Raises `StoreNewer` if a newer Holdfast made the tables."""
+    """Run the missing migrations in one transaction.
+
+    Raises `StoreNewer` if a newer Holdfast made the tables, and `StoreUnwritable` if the user may not change them.
+    """
+    try:
+        _migrate(sql)
+    except psycopg.errors.InsufficientPrivilege as error:
+        reason = error.diag.message_primary
+        raise StoreUnwritable(
+            f"the user of the PostgreSQL database may not do this: {reason}; start once with the owner of the "
+            "database, which makes the tables or upgrades them, and see the privileges in docs/fleet.md"
+        ) from error
+
+
+def _migrate(sql: PostgresConnection) -> None:
     sql.begin(seconds=120.0)
     sql.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
     (known,) = sql.execute("SELECT to_regclass('schema_version') IS NOT NULL").fetchone()
@@ -71,7 +87,13 @@ def migrate(sql: PostgresConnection) -> None:
         _require_empty(sql)
         sql.execute("CREATE TABLE schema_version (shared BIGINT NOT NULL, own BIGINT NOT NULL)")
         sql.execute("INSERT INTO schema_version VALUES (0, 0)")
-    shared, own = sql.execute("SELECT shared, own FROM schema_version").fetchone()
+    version = sql.execute("SELECT shared, own FROM schema_version").fetchone()
+    if version is None:
+        raise StoreUnreachable(
+            "the tables of the PostgreSQL database are empty, as while a backup is restored; nothing was changed: "
+            "start the server when the restore is complete"
+        )
+    shared, own = version
     if shared > len(MIGRATIONS) or own > len(POSTGRES_MIGRATIONS):
         raise StoreNewer(
             f"the database was written by a newer Holdfast (schema version {shared}.{own}, but this one supports only "

@@ -76,7 +76,10 @@ def with_password(conninfo: str, password: str | None) -> str:
             return conninfo
         return psycopg.conninfo.make_conninfo(conninfo, password=password)
     except psycopg.ProgrammingError as error:
-        raise ConfigError(f"the address of the PostgreSQL database cannot be read: {error}") from None
+        reason = " ".join(str(error).split())
+        if not reason.startswith("invalid URI query parameter"):
+            reason = reason.partition(":")[0]  # the rest quotes the address, with its password
+        raise ConfigError(f"the address of the PostgreSQL database cannot be read: {reason}") from None
 
 
 def _open(
@@ -166,7 +169,9 @@ class PostgresStore(LedgerReads):
         self._thread.start()
         self._event_listener: EventListener | None = None
         if owner is None:
-            self._event_listener = EventListener(open_connection, server_id=held.server_id, wake=self._wake)
+            self._event_listener = EventListener(
+                open_connection, server_id=held.server_id, position=lambda: self._last, wake=self._wake
+            )
             self._event_listener.start()
         self._closing: asyncio.Task[None] | None = None
         self._renewing = None if owner is None else asyncio.run_coroutine_threadsafe(self._renew(owner), loop)

@@ -14,7 +14,7 @@ import psycopg
 
 from holdfast.errors import StoreUnwritable
 from holdfast.store.postgres.connection import PostgresConnection
-from holdfast.store.postgres.database_errors import as_store_error, is_lost, unreachable
+from holdfast.store.postgres.database_errors import as_store_error, is_lost, needs_new_connection, unreachable
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class ReaderPool:
             result = work(sql)
             sql.commit()
         except BaseException as error:
-            if isinstance(error, psycopg.Error) and is_lost(error):
+            if needs_new_connection(error):
                 self._drop(sql)
             else:
                 with suppress(psycopg.Error):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -69,13 +70,13 @@ class _Table(NamedTuple):
 
 def copy_to_postgres(database: Path, conninfo: str, *, progress: Progress) -> tuple[CopiedTable, ...]:
     """Copy a SQLite file to an empty PostgreSQL database, or go on with that. No server may use either."""
-    with _SqliteEnd(database, is_new=False) as source, _PostgresEnd(conninfo) as target:
+    with _SqliteEnd(database, is_new=False) as source, _PostgresEnd(conninfo, other=database) as target:
         return _copy(source, target, tables=source.tables(), progress=progress)
 
 
 def copy_to_sqlite(conninfo: str, database: Path, *, progress: Progress) -> tuple[CopiedTable, ...]:
     """Copy a PostgreSQL database to a new SQLite file, or go on with that. No server may use either."""
-    with _PostgresEnd(conninfo) as source, _SqliteEnd(database, is_new=True) as target:
+    with _SqliteEnd(database, is_new=True) as target, _PostgresEnd(conninfo, other=database) as source:
         return _copy(source, target, tables=target.tables(), progress=progress)
 
 
@@ -251,14 +252,16 @@ class _SqliteEnd(_End):
 
 
 class _PostgresEnd(_End):
-    def __init__(self, conninfo: str) -> None:
+    def __init__(self, conninfo: str, *, other: Path) -> None:
+        """``other``: the file at the other end, which is locked: so a copy that was killed can go on at once."""
         self._conninfo = conninfo
+        self._home_id = f"copy {socket.gethostname()} {other}"
 
     def __enter__(self) -> _PostgresEnd:
         try:
             self._connection = PostgresConnection.open(self._conninfo)
             postgres_schema.migrate(self._connection)
-            self._owner = SingleOwner(home_id=f"copy-{id(self)}")
+            self._owner = SingleOwner(home_id=self._home_id)
             self.begin()
             self._owner.acquire(self._connection)
             self.commit()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.schema import events as e
-from holdfast.schema.base import encode
+from holdfast.schema.base import Value, encode
 from holdfast.schema.events import KnownDurable, event_kind
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run
@@ -30,7 +30,7 @@ PRUNE_BATCH = 2000
 MAX_SPAN = 10_000
 
 
-class NewEvent(NamedTuple):
+class NewEvent(Value, frozen=True):
     """An event that is ready to be numbered."""
 
     event: KnownDurable

@@ -20,6 +20,7 @@ from holdfast.store.records import (
     FileSnapshot,
     LaneRecord,
     LogPage,
+    OpenRunParts,
     OwnedKind,
     Page,
     RunRecord,
@@ -44,6 +45,7 @@ from holdfast.store.rows import (
 from holdfast.store.rows.sql import SearchIndex, Sql
 
 T = TypeVar("T")
+_PAST_THE_END = 1 << 62
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -186,6 +188,11 @@ class LedgerReads:
     async def open_questions(self, *, workspace_id: str | None = None, run_id: str | None = None) -> Page[Question]:
         return await self._read(partial(approvals.open_questions, workspace_id=workspace_id, run_id=run_id))
 
+    async def open_run_parts(self, session_id: str, *, run_id: str, limit: int) -> OpenRunParts:
+        return await self._read_with_drafts(
+            partial(_open_run_parts, session_id=session_id, run_id=run_id, limit=limit), session_id=session_id
+        )
+
     async def grants(self, workspace_id: str, *, session_id: str | None = None) -> tuple[Grant, ...]:
         return await self._read(partial(approvals.grants, workspace_id=workspace_id, session_id=session_id))
 
@@ -235,3 +242,11 @@ class LedgerReads:
 
     async def tool_stats(self, *, since: str, until: str) -> tuple[ToolRow, ...]:
         return await self._read(partial(usage.tool_stats, since=since, until=until))
+
+
+def _open_run_parts(sql: Sql, *, session_id: str, run_id: str, limit: int, drafts: DraftLookup) -> OpenRunParts:
+    return OpenRunParts(
+        messages.messages(sql, session_id, limit=limit, after=None, before=_PAST_THE_END, drafts=drafts),
+        approvals.open_approvals(sql, workspace_id=None, run_id=run_id).items,
+        approvals.open_questions(sql, workspace_id=None, run_id=run_id).items,
+    )

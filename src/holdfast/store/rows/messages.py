@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -19,14 +20,17 @@ from holdfast.store.rows.transaction import Transaction, conflict, require_sessi
 
 _EXCERPT_BEFORE, _EXCERPT_AFTER = 60, 140
 _INDEX_BATCH = 500
+_UPDATE = "UPDATE messages SET summary = ?, attempt = ?, body = ? WHERE n = ?"
+_LARGE_BYTES = 1 << 20
 
 
 def put(tx: Transaction, message: Message, *, attempt: int) -> None:
     tx.require_session(message.session_id)
-    row = tx.sql.execute("SELECT n, session_id, seq, referenced FROM messages WHERE id = ?", (message.id,)).fetchone()
+    row = tx.find_message(message.id)
     summary = any(isinstance(part, Summary) for part in message.parts)
+    n: Any
     if row is None:
-        seq = message.seq or _next_seq(tx.sql, message.session_id)
+        seq = message.seq or tx.next_message_seq(message.session_id)
         body = pack_message(msgspec.structs.replace(message, seq=seq))
         n = tx.sql.execute(
             "INSERT INTO messages (id, session_id, seq, summary, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
@@ -40,18 +44,12 @@ def put(tx: Transaction, message: Message, *, attempt: int) -> None:
         if referenced:
             event_log.keep_events_of_message(tx, _stored(tx.sql, n), message, referenced=referenced)
         _remove_from_index(tx, n, message)
-        tx.sql.execute(
-            "UPDATE messages SET summary = ?, attempt = ?, body = ? WHERE n = ?", (summary, attempt, body, n)
-        )
-    tx.seqs[message.id] = seq
-    tx.messages[message.id] = message
+        tx.sql.execute(_UPDATE, (summary, attempt, body, n))
+        if len(body) > _LARGE_BYTES:
+            tx.sql.execute(_UPDATE, (summary, attempt, b"", 0))  # no row: the statement forgets its copy of the body
+    tx.note_message(message, seq)
     if message.role == "user" or is_finished(message):
         tx.sql.execute("INSERT INTO message_text (n, text, indexed) VALUES (?, '', 0) ON CONFLICT DO NOTHING", (n,))
-
-
-def _next_seq(sql: Sql, session_id: str) -> int:
-    (last,) = sql.execute("SELECT max(seq) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
-    return int(last or 0) + 1
 
 
 def _searchable(message: Message) -> str:

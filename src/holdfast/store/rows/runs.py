@@ -42,7 +42,7 @@ def insert(tx: Transaction, write: InsertRun) -> None:
             encode(run),
         ),
     )
-    tx.runs[run.id] = run
+    tx.note_run(run)
     if write.environment is not None:
         environments.put(tx, run.id, write.environment)
     tx.sql.execute("UPDATE sessions SET activity = ? WHERE id = ?", (tx.next_activity(), run.session_id))
@@ -69,19 +69,18 @@ def end(tx: Transaction, write: EndRun) -> None:
 
 
 def _expected(tx: Transaction, write: UpdateRun | EndRun) -> Run:
-    row = tx.sql.execute("SELECT state, body FROM runs WHERE id = ?", (write.run_id,)).fetchone()
-    if row is None:
+    run = tx.find_run(write.run_id)
+    if run is None:
         raise conflict(f"run {write.run_id!r} does not exist", run_id=write.run_id, state=None)
-    state, body = row
-    if state not in write.expect:
+    if run.state not in write.expect:
         raise conflict(
-            f"run {write.run_id!r} is {state}, not {' or '.join(write.expect)}", run_id=write.run_id, state=state
+            f"run {run.id!r} is {run.state}, not {' or '.join(write.expect)}", run_id=run.id, state=run.state
         )
-    return _run.decode(body)
+    return run
 
 
 def _write(tx: Transaction, run: Run) -> None:
-    tx.runs[run.id] = run
+    tx.note_run(run)
     tx.sql.execute(
         "UPDATE runs SET state = ?, live = ?, body = ? WHERE id = ?",
         (run.state, run.state not in END_STATES, encode(run), run.id),

@@ -6,10 +6,12 @@ from collections.abc import Collection
 from typing import Any
 
 from holdfast.errors import Gone, NotFound, StoreConflict
-from holdfast.schema.base import Value
+from holdfast.schema.base import LateDecoder, Value
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run
 from holdfast.store.rows.sql import SearchIndex, Sql
+
+_run = LateDecoder(Run)
 
 
 class SessionPlace(Value, frozen=True):
@@ -65,6 +67,31 @@ class Transaction:
                 raise conflict(f"session {session_id!r} does not exist", session_id=session_id)
             place = self._places[session_id] = SessionPlace(row[0], row[1], bool(row[2]))
         return place
+
+    def find_run(self, run_id: str) -> Run | None:
+        """Return the run as its row has it: without a text that a message has."""
+        row = self.sql.execute("SELECT body FROM runs WHERE id = ?", (run_id,)).fetchone()
+        return None if row is None else _run.decode(row[0])
+
+    def note_run(self, run: Run) -> None:
+        """The batch writes the run like this."""
+        self.runs[run.id] = run
+
+    def find_message(self, message_id: str) -> tuple[int, str, int, int] | None:
+        """Return a message's row number, session, ``seq``, and how many of its parts events leave out."""
+        found: tuple[int, str, int, int] | None = self.sql.execute(
+            "SELECT n, session_id, seq, referenced FROM messages WHERE id = ?", (message_id,)
+        ).fetchone()
+        return found
+
+    def next_message_seq(self, session_id: str) -> int:
+        (last,) = self.sql.execute("SELECT max(seq) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
+        return int(last or 0) + 1
+
+    def note_message(self, message: Message, seq: int) -> None:
+        """The batch writes the message, with this ``seq``."""
+        self.seqs[message.id] = seq
+        self.messages[message.id] = message
 
     def require_session(self, session_id: str) -> SessionPlace:
         """Return where the session belongs. Raises `StoreConflict` if it does not exist or is deleted."""

@@ -1,0 +1,1 @@
+"""What an administrator meets: poolers, certificates, passwords, privileges, failovers, with real programs."""
