@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Conflict, Forbidden, NotFound, ToolError
-from holdfast.extend.client_calls import ClientCalls, ClientRunTools, check_names
+from holdfast.extend.client_calls import ClientCalls, check_names
+from holdfast.extend.client_run_tools import ClientRunTools
 from holdfast.schema.client_tools import ClientResult, ClientTool
 from holdfast.schema.events import CallClosed, CallRequested
 from holdfast.tools.protocol import ToolOutput

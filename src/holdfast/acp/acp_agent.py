@@ -12,9 +12,10 @@ from typing import Any
 from acp import schema
 from acp.exceptions import RequestError
 from msgspec.structs import replace
+from pydantic import ValidationError
 
 from holdfast import __version__
-from holdfast.acp.acp_connection import CANCEL_REQUEST, AcpConnection, request_id
+from holdfast.acp.acp_connection import CANCEL_REQUEST, PROMPT, AcpConnection, request_id
 from holdfast.acp.choice_files import ChoiceFiles, known_choices
 from holdfast.acp.editor_offers import editor_offers
 from holdfast.acp.editor_session import EditorSession, RunFailed, WorkInProgress
@@ -33,6 +34,7 @@ PROTOCOL_VERSION = 1
 _KEY_METHOD, _SETUP_METHOD = "holdfast-key", "holdfast-setup"
 _AUTH_ADVICE = "no model can be used yet: run 'holdfast key set PROVIDER' in a terminal, then try again"
 _PAGE = 100
+_MOST_ERRORS = 10
 _UNUSED_SECONDS = 86_400.0
 _ACCEPT_SECONDS = 10.0
 """How long a prompt that has arrived may take to be accepted after the editor is gone."""
@@ -62,7 +64,9 @@ class AcpAgent:
             await self._connection.listen()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_ACCEPT_SECONDS):
+                    await asyncio.sleep(0)  # what has arrived with the end of stdin begins
                     await self._work.finished()
+                    await self._connection.answered()
         finally:
             await self._connection.close()
             await self._tasks.finish(seconds=0)
@@ -92,11 +96,11 @@ class AcpAgent:
                 return None
             raise RequestError.method_not_found(method)
         model, handler = found
-        values = model.model_validate(params or {}).model_dump(mode="json", by_alias=True, exclude_none=True)
+        values = _checked(model, params or {})
         if self._capabilities is None and method != "initialize":
             raise RequestError(-32600, "call 'initialize' first")
         try:
-            if method == "session/prompt":  # counts its own work: the wait for the end of the run is none
+            if method == PROMPT:  # counts its own work: the wait for the end of the run is none
                 return await handler(self, values)
             with self._work:
                 return await handler(self, values)
@@ -327,7 +331,7 @@ _METHODS: dict[str, tuple[Any, Handler]] = {
     "session/list": (schema.ListSessionsRequest, AcpAgent.list_sessions),
     "session/close": (schema.CloseSessionRequest, AcpAgent.close_session),
     "session/delete": (schema.DeleteSessionRequest, AcpAgent.delete_session),
-    "session/prompt": (schema.PromptRequest, AcpAgent.prompt),
+    PROMPT: (schema.PromptRequest, AcpAgent.prompt),
     "session/cancel": (schema.CancelNotification, AcpAgent.cancel),
     "session/set_mode": (schema.SetSessionModeRequest, AcpAgent.set_mode),
     "session/set_config_option": (schema.SetSessionConfigOptionSelectRequest, AcpAgent.set_config_option),
@@ -342,6 +346,33 @@ def auth_methods(*, can_open_terminal: bool) -> list[JsonObject]:
         setup = {"id": _SETUP_METHOD, "name": "Set up a provider", "type": "terminal", "args": ["--setup"]}
         methods.insert(0, {**setup, "description": "Choose a provider and enter its key in a terminal"})
     return methods
+
+
+def _checked(model: Any, params: JsonObject) -> JsonObject:
+    """The parameters as the protocol's library reads them. An error names what is wrong, and does not repeat it."""
+    try:
+        values: JsonObject = model.model_validate(params).model_dump(mode="json", by_alias=True, exclude_none=True)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False, include_input=False)
+        shown = [{"field": ".".join(map(str, one["loc"])), "problem": one["msg"][:500]} for one in wrong[:_MOST_ERRORS]]
+        raise RequestError(-32602, "Invalid params", {"errors": shown}) from None
+    except (ValueError, RecursionError):
+        raise RequestError(-32602, "the parameters are nested too deeply") from None
+    _refuse_what_is_not_offered(params, values)
+    return values
+
+
+def _refuse_what_is_not_offered(params: JsonObject, values: JsonObject) -> None:
+    """The library drops servers that it cannot read; the user would miss them and not know why."""
+    given, read = params.get("mcpServers"), values.get("mcpServers", [])
+    if isinstance(given, list) and len(given) != len(read):
+        raise RequestError(-32602, "an entry of 'mcpServers' has no name, or neither a command nor an address")
+    for server in read:
+        if "command" not in server and "url" not in server:
+            raise RequestError(-32602, f"MCP server {server['name']!r} needs a command or an address")
+    if values.get("additionalDirectories"):
+        advice = "open a session in each directory, or name them in the setting server.sandbox_writable"
+        raise RequestError(-32602, f"'additionalDirectories' are not supported; {advice}")
 
 
 def _directory(params: JsonObject) -> str:

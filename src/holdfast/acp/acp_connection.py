@@ -15,6 +15,8 @@ import os
 import queue
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -30,9 +32,15 @@ _CHUNK = 1 << 16
 _CHUNKS_AHEAD = 16
 _MOST_WAITING = 10_000
 """Messages without a waiting sender. An editor that sends rubbish and reads nothing gets no more answers than this."""
+_MOST_UNFINISHED = 1000
+"""Messages that are being handled or whose answer is not written. Beyond it, nothing more is read from the editor."""
+_STUCK_SECONDS = 30.0
+"""An editor that sent so much and reads no answer for so long is taken as gone."""
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 CANCEL_REQUEST = "$/cancel_request"
 """The notification that a request needs no response any more. Either side may send it."""
+PROMPT = "session/prompt"
+"""Its response comes when the run ends, which may need another message, as a cancel."""
 
 RequestId: TypeAlias = int | str | None
 MethodHandler: TypeAlias = Callable[[str, Any, bool], Awaitable[Any]]
@@ -52,12 +60,20 @@ class AcpConnection:
         from acp.connection import Connection
 
         self._transport = LineTransport(reads=reads, writes=writes)
-        self._connection = Connection(handler, self._transport, listening=False)
+        self._handler = handler
+        self._connection = Connection(self._handle, self._transport, listening=False)
 
     async def listen(self) -> None:
         """Handle messages until the editor closes its side."""
         self._transport.start()
         await self._connection.main_loop()
+
+    async def _handle(self, method: str, params: Any, is_notification: bool) -> Any:  # noqa: FBT001 - the library's form
+        try:
+            return await self._handler(method, params, is_notification)
+        finally:
+            if method != PROMPT:
+                self._transport.unfinished.remove()
 
     async def request(self, method: str, params: JsonObject) -> Any:
         """Ask the editor. If the caller is cancelled, the editor is told that no answer is needed."""
@@ -77,6 +93,10 @@ class AcpConnection:
     def after_sending(self, result: JsonObject, do: Callable[[], None]) -> None:
         """Call ``do`` when the response with this result is on its way, so that what follows comes after it."""
         self._transport.after_sending(result, do)
+
+    async def answered(self) -> None:
+        """Wait until the answers to all requests but prompts are written."""
+        await self._transport.unfinished.none_left()
 
     async def close(self) -> None:
         await self._connection.close()
@@ -99,6 +119,7 @@ class LineTransport:
         """The ids of requests to the editor, by the identity of their parameters."""
         self._after: dict[int, Callable[[], None]] = {}
         self._is_closed = False
+        self.unfinished = UnfinishedWork(_MOST_UNFINISHED)
 
     def start(self) -> None:
         threading.Thread(target=self._read, name="acp:stdin", daemon=True).start()
@@ -106,17 +127,32 @@ class LineTransport:
 
     async def receive(self) -> JsonObject | None:
         while not self._messages:
-            if self._has_ended:
+            if self._has_ended or (self._is_closed and self._chunks.empty()):
                 return None
             chunk = await self._chunks.get()
             self._has_ended = not chunk
             for line in self._lines.feed(chunk):
                 self._take(line)
+        try:
+            await self.unfinished.has_room(seconds=_STUCK_SECONDS)
+        except TimeoutError:
+            _logger.warning("the editor sent %d messages and reads no answers; it is left", _MOST_UNFINISHED)
+            return None
         message = self._messages.pop(0)
+        if message.get("method") not in (None, PROMPT):
+            self.unfinished.add()
         request_id.set(message.get("id"))
         return message
 
     async def send(self, message: JsonObject) -> None:
+        """Raises `EditorGone`, except for a response: nobody waits for it any more."""
+        try:
+            await self._send(message)
+        except EditorGone:
+            if "method" in message:
+                raise
+
+    async def _send(self, message: JsonObject) -> None:
         if self._is_closed:
             raise EditorGone("the editor closed the connection")
         if "method" in message and "id" in message:
@@ -125,7 +161,11 @@ class LineTransport:
         self._outgoing.put((_encode(message), done))
         if (result := message.get("result")) is not None and (then := self._after.pop(id(result), None)):
             then()
-        await done
+        self.unfinished.add()
+        try:
+            await done
+        finally:
+            self.unfinished.remove()
 
     def send_soon(self, message: JsonObject) -> None:
         """Send without waiting, in order with the others."""
@@ -166,17 +206,18 @@ class LineTransport:
 
     def _read(self) -> None:
         """Runs in a thread. Waits while the event loop is behind."""
-        try:
-            while True:
-                try:
-                    chunk = os.read(self._reads, _CHUNK)
-                except OSError:
-                    chunk = b""
-                asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), self._loop).result()
-                if not chunk:
-                    return
-        except RuntimeError:
-            return  # the event loop has ended
+        chunk = b"first"
+        while chunk:
+            try:
+                chunk = os.read(self._reads, _CHUNK)
+            except OSError:
+                chunk = b""
+            putting = self._chunks.put(chunk)
+            try:
+                asyncio.run_coroutine_threadsafe(putting, self._loop).result()
+            except (RuntimeError, CancelledError):
+                putting.close()
+                return  # the event loop has ended
 
     def _write(self) -> None:
         """Runs in a thread. Writes everything that is waiting at once."""
@@ -193,11 +234,16 @@ class LineTransport:
             waiting = [done for _, done in items if done is not None]
             try:
                 self._loop.call_soon_threadsafe(_settle, waiting, error)
+                if error is not None:
+                    self._is_closed = True
+                    self._loop.call_soon_threadsafe(self._stop_reading)
             except RuntimeError:
                 return  # the event loop has ended
-            if error is not None:
-                self._is_closed = True
-                asyncio.run_coroutine_threadsafe(self._chunks.put(b""), self._loop)
+
+    def _stop_reading(self) -> None:
+        """Wake the reader, which ends after what has arrived."""
+        with suppress(asyncio.QueueFull):
+            self._chunks.put_nowait(b"")
 
     def _write_bytes(self, data: bytes) -> OSError | None:
         if self._is_closed and not data:
@@ -209,6 +255,43 @@ class LineTransport:
         except OSError as error:
             return error
         return None
+
+
+class UnfinishedWork:
+    """Counts messages, so that an editor that reads nothing does not fill the memory with what it sends."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    def add(self) -> None:
+        self._count += 1
+        self._none_left.clear()
+        if self._count >= self._most:
+            self._room.clear()
+
+    def remove(self) -> None:
+        self._count -= 1
+        if not self._count:
+            self._none_left.set()
+        if self._count < self._most:
+            self._room.set()
+
+    async def none_left(self) -> None:
+        while self._count:  # an answer is counted in the same step in which its request has been handled
+            await self._none_left.wait()
+
+    async def has_room(self, *, seconds: float) -> None:
+        """Raises `TimeoutError`."""
+        if self._count < self._most:
+            return
+        async with asyncio.timeout(seconds):
+            while self._count >= self._most:  # a message that was handled made room, and its answer may have taken it
+                await self._room.wait()
 
 
 class LineSplitter:

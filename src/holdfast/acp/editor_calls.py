@@ -102,7 +102,7 @@ class EditorCalls:
         task.add_done_callback(lambda _: self._executing.pop(call.id, None))
 
     def closed(self, call_id: str) -> None:
-        """Nobody waits for the result of a call any more."""
+        """The result of a call is no longer needed."""
         if (task := self._executing.get(call_id)) is not None:
             task.cancel()
 

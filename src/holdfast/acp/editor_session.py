@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from holdfast.acp.acp_connection import RequestId
@@ -198,7 +198,7 @@ class EditorSession:
         if self._servers:
             _ = self._tasks.spawn(self._check_servers(), name=f"acp:{self.id}:mcp", may_fail=True)
         _ = self._tasks.spawn(self._follow(cursor), name=f"acp:{self.id}:events")
-        _ = self._tasks.spawn(self.refresh_commands(), name=f"acp:{self.id}:commands")
+        _ = self._tasks.spawn(self.refresh_commands(), name=f"acp:{self.id}:commands", may_fail=True)
         self._spawn_open_asks()
 
     async def close(self) -> None:
@@ -238,7 +238,7 @@ class EditorSession:
             _ = self._tasks.spawn(self.refresh_commands(), name=f"acp:{self.id}:commands", may_fail=True)
             run = await self._end_of(accepted.run.id)
         finally:
-            del self._requests[request]
+            self._requests.pop(request, None)  # an editor may use an id twice
         if run.state == "cancelled":
             async with self._order:  # the receipt of the cancel is there
                 pass
@@ -414,7 +414,7 @@ class EditorSession:
         _ = self._tasks.spawn(self._send_changes(), name=f"acp:{self.id}:output", may_fail=True)
 
     async def _send_changes(self) -> None:
-        """Send what changed, then tell those who wait for the end of a run."""
+        """Send what changed, then wake the waiters of ended runs."""
         async with self._sending:
             transcript = self._fold.transcript(self.id)
             if transcript is None:
@@ -515,14 +515,14 @@ class EditorSession:
 
     def _ask_approval(self, approval: Approval) -> None:
         if approval.state == "open" and approval.id not in self._asks:
-            self._spawn_ask(approval.id, self._request_permission(approval))
+            self._spawn_ask(approval.id, lambda: self._request_permission(approval))
 
     def _ask_question(self, question: Question) -> None:
         if question.state == "open" and question.id not in self._asks:
-            self._spawn_ask(question.id, self._request_answer(question))
+            self._spawn_ask(question.id, lambda: self._request_answer(question))
 
-    def _spawn_ask(self, ask_id: str, work: Any) -> None:
-        task = self._asks[ask_id] = self._tasks.spawn(self._quietly(work), name=f"acp:{ask_id}")
+    def _spawn_ask(self, ask_id: str, ask: Callable[[], Awaitable[None]]) -> None:
+        task = self._asks[ask_id] = self._tasks.spawn(self._quietly(ask), name=f"acp:{ask_id}")
         task.add_done_callback(lambda _: self._asks.pop(ask_id, None) if self._asks.get(ask_id) is task else None)
 
     def _stop_asking(self, ask_id: str) -> None:
@@ -530,12 +530,12 @@ class EditorSession:
         if (task := self._asks.pop(ask_id, None)) is not None:
             task.cancel()
 
-    async def _quietly(self, work: Any) -> None:
+    async def _quietly(self, ask: Callable[[], Awaitable[None]]) -> None:
         """An editor that cannot answer leaves the answer to the other clients."""
         from acp.exceptions import RequestError
 
         try:
-            await work
+            await ask()
         except (RequestError, ConnectionError, HoldfastError) as error:
             _logger.info("no answer from the editor: %s", error)
 

@@ -36,12 +36,18 @@ async def _serve(env: Mapping[str, str], *, reads: int, writes: int) -> None:
 
     serving = asyncio.ensure_future(AcpAgent(env=env, reads=reads, writes=writes).run())
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, serving.cancel)
+    # Ctrl-C in the terminal of a client reaches this process, too. The client decides what it means: cancel, or leave.
+    loop.add_signal_handler(signal.SIGINT, serving.cancel if os.isatty(reads) else _do_nothing)
     try:
         await serving
     except asyncio.CancelledError:
         logging.getLogger(__name__).info("stopped by a signal; runs go on")
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _keep_stdout() -> int:
