@@ -11,12 +11,27 @@ from holdfast.agent.protocol import Ending
 from holdfast.errors import Conflict, Gone, NotFound, StoreUnwritable
 from holdfast.runs import IntentFile
 from holdfast.schema.approvals import Approval, Question, QuestionItem
-from holdfast.schema.events import ApprovalRequested, ApprovalResolved, QuestionAsked, QuestionResolved
+from holdfast.schema.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    QuestionAsked,
+    QuestionResolved,
+    RunFinished,
+    RunStopping,
+)
 from holdfast.schema.messages import Finish, Text, ToolResult
-from holdfast.schema.runs import CancelScope, Outcome, Receipt
+from holdfast.schema.runs import CancelScope, Outcome, Receipt, Run
+from holdfast.store import CommittedEvent
 from holdfast.store.writes import OpenApproval, OpenQuestion
 from tests.support.any_store import need_file_copies
-from tests.support.engine_harness import DEFAULT_LIMITS, WORKSPACE, ControlledStore, EngineHarness, open_harness
+from tests.support.engine_harness import (
+    DEFAULT_LIMITS,
+    LONG_LIMITS,
+    WORKSPACE,
+    ControlledStore,
+    EngineHarness,
+    open_harness,
+)
 from tests.support.scripted_turns import TurnActions
 
 
@@ -56,6 +71,58 @@ async def test_a_cancel_covers_everything_accepted_before_it_and_nothing_after(h
     assert len(harness.turns.started) == 2
 
 
+@pytest.mark.promise("C1", "R7", "R8")
+@pytest.mark.parametrize("refused", [0, 1, 3])
+async def test_a_cancel_and_the_end_of_a_run_that_stops_at_once_are_one_commit(tmp_path: Path, refused: int) -> None:
+    patient = replace(LONG_LIMITS, end_with_cancel_seconds=1000)
+    async with open_harness(tmp_path / "own.db", controlled=True, limits=patient) as harness:
+        store = harness.store
+        assert isinstance(store, ControlledStore)
+        await harness.session()
+        harness.turns.scripts["work"] = working
+        active = await harness.accept("work")
+        queued = await harness.accept("queued")
+        await harness.gates.arrived("working")
+        before = store.committed
+        if refused:
+            store.refuse()
+        cancelling = asyncio.create_task(harness.engine.cancel_session("ses_1"))
+        if refused:
+            await harness.until(lambda: store.refused >= refused)
+            store.refusing = None
+        receipt = await cancelling
+        assert (await harness.ended(active)).state == "cancelled"
+        assert (await harness.ended(queued)).state == "cancelled"
+        assert {line.run_id for line in receipt.runs} == {active.run.id, queued.run.id}
+        assert store.committed - before == (2 if refused else 1)
+        events = [event for event in await harness.events() if isinstance(event, RunStopping | RunFinished)]
+        assert [(type(event), event.run.id) for event in events] == [
+            *((RunFinished, queued.run.id), (RunStopping, active.run.id), (RunFinished, active.run.id))
+        ]
+        assert len(harness.turns.started) == 1
+
+
+@pytest.mark.promise("C1", "C7")
+async def test_a_cancel_does_not_wait_for_a_turn_that_writes_while_it_stops(tmp_path: Path) -> None:
+    patient = replace(LONG_LIMITS, end_with_cancel_seconds=1000)
+    async with open_harness(tmp_path / "own.db", limits=patient) as harness:
+        await harness.session()
+
+        @harness.turns.on("writes")
+        async def writes(turn: TurnActions) -> Ending | None:
+            try:
+                await turn.gate("working")
+            finally:
+                await turn.say("last words")
+            return None
+
+        accepted = await harness.accept("writes")
+        await harness.gates.arrived("working")
+        (line,) = (await harness.engine.cancel_session("ses_1")).runs
+        assert line.ended_as == "cancelled"
+        assert (await harness.ended(accepted)).text == "last words"
+
+
 @pytest.mark.promise("C2")
 async def test_a_cancel_when_idle_has_an_empty_receipt_and_does_not_affect_the_next_run(harness: EngineHarness) -> None:
     receipt = await harness.engine.cancel_session("ses_1")
@@ -66,8 +133,18 @@ async def test_a_cancel_when_idle_has_an_empty_receipt_and_does_not_affect_the_n
     assert (await harness.engine.cancel_session("ses_1")).runs == ()
 
 
+def ends_in(events: tuple[CommittedEvent, ...]) -> list[Run]:
+    return [logged.event.run for logged in events if isinstance(logged.event, RunFinished)]
+
+
 @pytest.mark.promise("C3")
-async def test_the_receipt_lists_what_the_run_was_doing_killed_and_left_running(harness: EngineHarness) -> None:
+@pytest.mark.parametrize("in_fleet", [False, True])
+async def test_the_receipt_lists_what_the_run_was_doing_killed_and_left_running(
+    harness: EngineHarness, in_fleet: bool
+) -> None:
+    if in_fleet:  # ends are also told by the log, sooner than by the lane
+        harness.store.listen(lambda events: [harness.engine.note_end(end) for end in ends_in(events)])
+
     @harness.turns.on("busy")
     async def busy(turn: TurnActions) -> Ending | None:
         turn.handle.progress("tool", "bash: pytest")
@@ -434,6 +511,25 @@ async def test_a_cancel_is_written_before_an_end_so_that_no_covered_run_starts(
     assert (await harness.ended("queued-1")).state == "cancelled"
     assert (await harness.ended("work-1")).state == "cancelled"
     assert len(harness.turns.started) == 1
+
+
+@pytest.mark.promise("C3")
+async def test_a_receipt_that_cannot_wait_for_the_database_says_that_it_is_not_stored_and_why(tmp_path: Path) -> None:
+    limits = replace(DEFAULT_LIMITS, receipt_seconds=0.01, stop_seconds=20)
+    async with open_harness(tmp_path / "own.db", controlled=True, limits=limits) as harness:
+        await harness.session()
+        harness.turns.scripts["work"] = working
+        await harness.accept("work", run_id="work-1")
+        await harness.gates.arrived("working")
+        assert isinstance(harness.store, ControlledStore)
+        harness.store.open.clear()
+        receipt = await harness.engine.cancel_session("ses_1")
+        assert not receipt.durable
+        assert receipt.error is not None
+        assert receipt.error.code == "store_unreachable"
+        assert "keeps trying" in receipt.error.message
+        harness.store.open.set()
+        assert (await harness.ended("work-1")).state == "cancelled"
 
 
 @pytest.mark.promise("C1", "C3")

@@ -276,6 +276,6 @@ class MessageReads:
         self.count = 0
 
     def __getattr__(self, name: str) -> object:
-        if name == "messages":
+        if name in ("messages", "open_run_parts"):
             self.count += 1
         return getattr(self._store, name)

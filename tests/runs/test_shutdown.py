@@ -139,18 +139,20 @@ async def test_a_stop_is_bounded_if_turns_ignore_cancels(tmp_path: Path, caplog:
                 turns.gates.open("was cancelled")
         return None
 
-    limits = replace(DEFAULT_LIMITS, stop_seconds=0.02, shutdown_seconds=0.1)
+    limits = replace(DEFAULT_LIMITS, stop_seconds=0.02, shutdown_seconds=30.0)
     async with open_harness(path, turns=turns, limits=limits) as harness:
         await harness.session()
         accepted = await harness.accept("hangs")
         await harness.gates.arrived("hanging")
-        await harness.engine.stop()
-        run = await harness.store.run(accepted.run.id)
-        assert (run.state, run.reason) == ("interrupted", "server_stop")
-        assert run.left_running == (f"the turn of run {run.id}",)
-        assert any("did not end" in message for message in caplog.messages)
-        turns.gates.open("hanging")
-        release.set()
+        try:
+            await harness.engine.stop()
+            run = await harness.store.run(accepted.run.id)
+            assert (run.state, run.reason) == ("interrupted", "server_stop")
+            assert run.left_running == (f"the turn of run {run.id}",)
+            assert any("did not end" in message for message in caplog.messages)
+        finally:  # otherwise a failure becomes a test run that never ends
+            turns.gates.open("hanging")
+            release.set()
         await harness.quiet()
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, StoreUnreachable
 from holdfast.schema.events import MessageFinished, RunFinished, RunJoined
-from holdfast.schema.messages import Text
+from holdfast.schema.messages import Text, ToolCall
 from holdfast.schema.runs import Ended, GoOn, Outcome, RunRequest
 from holdfast.store.writes import EndRun, PutMessage, SetLane, UpdateRun
 from tests.support.engine_harness import ControlledStore, EngineHarness, open_harness
@@ -291,3 +291,50 @@ async def test_messages_of_a_boundary_are_published_as_finished_if_a_steer_joins
     await harness.ended(steer)
     finished = [event.message for event in await harness.events() if isinstance(event, MessageFinished)]
     assert [message.parts[0] for message in finished] == [Text("first answer"), Text("second answer")]
+
+
+async def refused_twice(store: ControlledStore) -> None:
+    """Return when the store has refused a commit and then a retry."""
+    for _ in range(2):
+        store.was_refused.clear()
+        await store.was_refused.wait()
+
+
+@pytest.mark.promise("R14")
+async def test_a_turn_waits_for_a_database_that_does_not_answer(tmp_path: Path) -> None:
+    """The prompts of others are refused meanwhile; the turn goes on when the database is back."""
+    async with open_harness(tmp_path / "controlled.db", controlled=True) as harness:
+        await harness.session()
+        harness.turns.scripts["host"] = two_steps
+        hosting = await harness.accept("host")
+        await harness.gates.arrived("first")
+        store = harness.store
+        assert isinstance(store, ControlledStore)
+        store.refusing = StoreUnreachable("the database does not answer")
+        harness.gates.open("first")
+        await refused_twice(store)
+        with pytest.raises(StoreUnreachable):
+            await harness.accept("another")
+        store.refusing = None
+        await harness.gates.arrived("second")
+        harness.gates.open("second")
+        assert (await harness.ended(hosting)).state == "completed"
+        calls = [part for message in await harness.messages() for part in message.parts if isinstance(part, ToolCall)]
+        assert len(calls) == 1
+
+
+@pytest.mark.promise("R14", "C1")
+async def test_a_turn_that_waits_for_the_database_can_be_stopped(tmp_path: Path) -> None:
+    async with open_harness(tmp_path / "controlled.db", controlled=True) as harness:
+        await harness.session()
+        harness.turns.scripts["host"] = two_steps
+        hosting = await harness.accept("host")
+        await harness.gates.arrived("first")
+        store = harness.store
+        assert isinstance(store, ControlledStore)
+        store.refusing = StoreUnreachable("the database does not answer")
+        harness.gates.open("first")
+        await refused_twice(store)
+        harness.engine.stop_turns()
+        store.refusing = None
+        assert (await harness.ended(hosting)).state == "interrupted"

@@ -245,8 +245,11 @@ class Conversation:
         return found
 
     async def _read(self) -> list[Message]:
-        run = self._handle.run
-        messages = list(await self._dependencies.store.messages_since_summary(run.session_id))
+        run, dependencies = self._handle.run, self._dependencies
+        if dependencies.read_messages is not None:
+            messages = list(await dependencies.read_messages())
+        else:
+            messages = list(await dependencies.store.messages_since_summary(run.session_id))
         self.prompts = [sent_text_of(message.parts) for message in messages if _is_prompt_of(message, run.id)]
         return messages
 

@@ -47,6 +47,9 @@ class KeptConversations:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._kept
+
     def put(self, session_id: str, conversation: KeptConversation) -> None:
         if len(conversation.known) < self._least_messages or conversation.estimate > _MOST_TOKENS:
             return

@@ -7,7 +7,6 @@ denied, the run ends before any request to a model. A resource that cannot be re
 from __future__ import annotations
 
 import asyncio
-import html
 import re
 from contextlib import suppress
 from typing import assert_never
@@ -197,8 +196,10 @@ class _Expansion:
 
 def _block(server: str, uri: str, content: str) -> str:
     """The text of a resource with its origin. It cannot end its own block."""
+    from html import escape  # not above: its table of names takes much memory
+
     inside = _RESOURCE_END.sub("<\\/", content)
-    return f'<mcp-resource server="{html.escape(server)}" uri="{html.escape(uri)}">\n{inside}\n</mcp-resource>'
+    return f'<mcp-resource server="{escape(server)}" uri="{escape(uri)}">\n{inside}\n</mcp-resource>'
 
 
 async def _reject_subagent(subagent: Subagent) -> None:

@@ -23,7 +23,7 @@ from holdfast.schema.approvals import Approval
 from holdfast.schema.base import Value
 from holdfast.schema.commands import ExpandedPrompt
 from holdfast.schema.hooks import HookDecision, HookEvent, HookRecord, HookVerdict
-from holdfast.schema.messages import File, ToolCall, ToolSpec
+from holdfast.schema.messages import File, Message, ToolCall, ToolSpec
 from holdfast.schema.runs import Mode, Phase
 from holdfast.store import Store
 from holdfast.tools.protocol import PreparedCall, ToolContext, ToolPlan
@@ -138,7 +138,7 @@ class ToolContexts(Protocol):
 
 class ContextGatherer(Protocol):
     async def gather(self) -> PromptContext:
-        """Return the surroundings, instructions and skills as they are now."""
+        """Return the surroundings, instructions and skills: as they were when the turn began, later as they are now."""
         ...
 
 
@@ -198,6 +198,8 @@ class TurnDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """None: no hook is configured."""
     kept_conversations: KeptConversations | None = None
     """None: every turn reads its conversation anew."""
+    read_messages: Callable[[], Awaitable[tuple[Message, ...]]] | None = None
+    """Returns the messages since the last summary, whose read has begun already. None: the store is asked."""
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     """Waits before a retry."""
     deadline: Callable[[float | None], asyncio.Timeout] = asyncio.timeout

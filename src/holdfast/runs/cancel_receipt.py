@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from holdfast.errors import CommitRefused, HoldfastError
+from holdfast.errors import CommitRefused, HoldfastError, StoreUnreachable
 from holdfast.runs.engine_state import ActiveRun, EndedRun, EngineState
 from holdfast.runs.intent_file import CancelIntent
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
@@ -188,11 +188,14 @@ class PendingReceipt:
                 await asyncio.wait(signals, return_when=asyncio.FIRST_COMPLETED)
 
     async def _receipt(self, posted: asyncio.Future[Any], mailbox: Mailbox) -> Receipt:
+        durable = _is_written(posted) or await self._note_intent(posted)
         error = self._refused.result() if self._refused.done() else mailbox.write_error
+        if error is None and not durable:
+            error = StoreUnreachable("the database has not answered yet; the server keeps trying to store the cancel")
         return Receipt(
             self._mark,
             tuple(line.covered_run() for line in self._lines.values()),
-            durable=_is_written(posted) or await self._note_intent(posted),
+            durable=durable,
             error=RunError(error.error_code, error.message) if error is not None else None,
         )
 

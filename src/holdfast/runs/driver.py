@@ -120,7 +120,7 @@ class Driver:
         while not self._active.has_ended:
             content = attempts.pop(0) if len(attempts) > 1 else attempts[0]
             try:
-                await self._active.mailbox.post(self._end_planner(ending, content=content), must_be_written=True)
+                await self._active.mailbox.post_end(self._end_planner(ending, content=content))
             except CommitRefused:
                 return  # the server stopped retrying; the recovery of the next start ends the run
             except Conflict:

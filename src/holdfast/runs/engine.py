@@ -255,8 +255,9 @@ class Engine:
             active.stop("server_stop")
 
     def note_end(self, run: Run) -> None:
-        """Wake those who wait for a run that another server has ended."""
-        self._state.end_waiters.notify(EndedRun(run))
+        """Wake the waiters of a run that has ended, here or at another server. Called for each end in the log."""
+        active = self._state.active_runs.get(run.id)
+        self._state.end_waiters.notify(EndedRun(run, active.killed if active else ()))
 
     async def open_workspace(self, workspace_id: str) -> None:
         """End the runs that a crash left active, then start queued runs (`W6`). Has no effect if it is open."""

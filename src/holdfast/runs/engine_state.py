@@ -45,6 +45,8 @@ class EngineLimits(Value, frozen=True, kw_only=True):
     """How long a turn may clean up after a cancel; then it is abandoned and named (`C7`)."""
     subagent_stop_share: float = 0.8
     """A sub-agent gets this share of its parent's `stop_seconds`, so that it ends before its parent."""
+    end_with_cancel_seconds: float = 0.003
+    """How long the commit of a cancel waits for the end of the active run, so that both are written at once."""
     receipt_seconds: float = 2.0
     """How long a cancel waits for the ends of the runs it covers (`C3`)."""
     shutdown_seconds: float = 5.0
@@ -157,10 +159,10 @@ class ActiveRun:
         """Stop the turn and its sub-agents. Only the first call has an effect."""
         if self.stop_reason is None and not self.has_ended:
             self.stop_reason = reason
-            self.set_progress(Now("stopping", self._progress.what, self._now()))
             if self.turn_task is not None:
                 self.turn_task.cancel()
             self.stop_subagents(reason)
+            self.set_progress(Now("stopping", self._progress.what, self._now()))
             self.stop_requested.set_result(None)
 
     async def wait_stopped(self) -> None:
@@ -278,6 +280,7 @@ class EngineState:
             owner=self._owner,
             tasks=self.tasks,
             retry_seconds=(self.limits.retry_first_seconds, self.limits.retry_most_seconds),
+            end_seconds=self.limits.end_with_cancel_seconds,
             state=state,
             session=session,
         )

@@ -6,8 +6,10 @@ the mailbox, not to the caller: a caller that stops waiting changes nothing.
 
 Ends and cancels must be written. If one cannot be written, it is retried, with back-off and whenever a command arrives,
 and other commands are refused with the same error meanwhile (`R14`). Cancels are retried before ends, so that the end
-of one run does not start a run that a waiting cancel covers (`C1`). A mailbox without work and without unfinished runs
-is dropped; the next command loads a new one from the database.
+of one run does not start a run that a waiting cancel covers (`C1`). If the run that a cancel stops ends at once, mark
+and end are one commit: the end is planned on the state that the cancel leaves.
+
+A mailbox without work and without unfinished runs is dropped; the next command loads a new one from the database.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from holdfast.errors import CommitRefused
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
+from holdfast.runs.lane.protocol import TurnStopping
 from holdfast.schema.base import Value
 from holdfast.schema.sessions import Session
 from holdfast.store import Batch, Committed, Store
@@ -66,12 +70,19 @@ OnRefused: TypeAlias = Callable[[CommitRefused], None]
 class _Request(Generic[A]):
     """A planner in the queue of a mailbox, and the future of its caller."""
 
-    __slots__ = ("answer", "must_be_written", "on_refused", "planner", "uses_reserve")
+    __slots__ = ("answer", "is_end", "must_be_written", "on_refused", "planner", "uses_reserve")
 
     def __init__(
-        self, planner: Planner[A], *, must_be_written: bool, uses_reserve: bool, on_refused: OnRefused | None = None
+        self,
+        planner: Planner[A],
+        *,
+        must_be_written: bool,
+        uses_reserve: bool,
+        is_end: bool = False,
+        on_refused: OnRefused | None = None,
     ) -> None:
         self.planner = planner
+        self.is_end = is_end
         self.must_be_written = must_be_written
         self.uses_reserve = uses_reserve
         self.on_refused = on_refused
@@ -96,6 +107,7 @@ class Mailbox:
         owner: MailboxOwner,
         tasks: OwnedTasks,
         retry_seconds: tuple[float, float],
+        end_seconds: float,
         state: LaneState | None = None,
         session: Session | None = None,
     ) -> None:
@@ -112,6 +124,8 @@ class Mailbox:
         self._retry_seconds = retry_seconds
         """The first and the longest delay before a retry."""
         self._delay = retry_seconds[0]
+        self._end_seconds = end_seconds
+        """How long a cancel waits for the end of the run that it stops."""
         self._requests: deque[_Request[Any]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
@@ -127,6 +141,10 @@ class Mailbox:
         return self._post(
             _Request(planner, must_be_written=must_be_written, uses_reserve=must_be_written or uses_reserve)
         )
+
+    def post_end(self, planner: Planner[A]) -> asyncio.Future[CommittedAnswer[A]]:
+        """Queue the planner of the end of a run whose turn is over. It may be committed together with a cancel."""
+        return self._post(_Request(planner, must_be_written=True, uses_reserve=True, is_end=True))
 
     def post_cancel(self, planner: Planner[A], *, on_refused: OnRefused) -> asyncio.Future[CommittedAnswer[A]]:
         """Queue the planner of a cancel. It must be written, and is retried before ends."""
@@ -190,7 +208,34 @@ class Mailbox:
             self._owner.loaded(self)
         assert self.state is not None
         plan = await request.planner(self.state)
+        if request.on_refused is not None and (end := await self._end_after_cancel(request, plan)) is not None:
+            return await self._commit_with_end(plan, end)
         return CommittedAnswer(plan.answer, await self._commit(plan, uses_reserve=request.uses_reserve))
+
+    async def _end_after_cancel(self, cancel: _Request[Any], plan: CommitPlan[Any]) -> _Request[Any] | None:
+        """The end of the run that a cancel stops, if it comes within a moment and before anything else."""
+        if self.write_error is not None or not any(isinstance(change, TurnStopping) for change in plan.changes):
+            return None
+        if len(self._requests) == 1:
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._end_seconds):
+                    await self._wake.wait()
+        following = next((request for request in self._requests if request is not cancel), None)
+        return following if following is not None and following.is_end else None
+
+    async def _commit_with_end(self, cancel: CommitPlan[A], end: _Request[Any]) -> CommittedAnswer[A]:
+        """Commit a cancel and the end that it leads to. If they cannot be together, the end follows by itself."""
+        try:
+            ending = await end.planner(cancel.state)
+            committed = await self._commit(cancel.followed_by(ending), uses_reserve=True)
+        except CommitRefused:
+            raise
+        except Exception:  # noqa: BLE001 - the end meets the same error when its turn comes, and reports it
+            return CommittedAnswer(cancel.answer, await self._commit(cancel, uses_reserve=True))
+        self._requests.remove(end)
+        end.succeed(CommittedAnswer(ending.answer, committed))
+        return CommittedAnswer(cancel.answer, committed)
 
     async def _commit(self, plan: CommitPlan[Any], *, uses_reserve: bool) -> Committed:
         if plan.batch == _EMPTY:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Literal, TypeAlias
 
@@ -18,13 +17,13 @@ from holdfast.schema.events import ApprovalResolved, KnownDurable, QuestionResol
 from holdfast.schema.messages import Message, text_of
 from holdfast.schema.runs import EndReason, EndState, Outcome, Run
 from holdfast.store import Store
+from holdfast.store.records import Page
 from holdfast.store.writes import AnyWrite, ResolveApproval, ResolveQuestion
 
 EndContent: TypeAlias = Literal["everything", "stored_messages", "end_only"]
 """How much is written with an end: all that the turn returned, only the stored messages closed, or the end alone."""
 
 _PAGE = 32
-_PAST_THE_END = 1 << 62
 
 
 class OpenParts(Value, frozen=True):
@@ -39,12 +38,9 @@ async def read_open_parts(engine_state: EngineState, state: LaneState, run: Run)
     """Read what the end of the run must close. It stays true until the run's turn writes something."""
     store = engine_state.store
     run_ids = frozenset(other.id for other in state.runs.values() if other.host_run_id == run.id) | {run.id}
-    messages, approvals, questions = await asyncio.gather(
-        _read_latest_messages(store, run.session_id, run_ids=run_ids),
-        store.open_approvals(run_id=run.id),
-        store.open_questions(run_id=run.id),
-    )
-    return OpenParts(messages, approvals.items, questions.items)
+    found = await store.open_run_parts(run.session_id, run_id=run.id, limit=_PAGE)
+    messages = await _latest_messages(store, run.session_id, found.messages, run_ids=run_ids)
+    return OpenParts(messages, found.approvals, found.questions)
 
 
 async def complete_ending(
@@ -87,15 +83,16 @@ async def complete_ending(
     )
 
 
-async def _read_latest_messages(store: Store, session_id: str, *, run_ids: frozenset[str]) -> tuple[Message, ...]:
-    """Read the messages of a run and of those that joined it, back to its last prompt or its last closed step.
+async def _latest_messages(
+    store: Store, session_id: str, page: Page[Message], *, run_ids: frozenset[str]
+) -> tuple[Message, ...]:
+    """Return the messages of a run and of those that joined it, back to its last prompt or its last closed step.
 
-    Everything before is closed: no step starts while a call of the step before has no result.
+    ``page`` has the last messages of the session; those before are read if they are needed. What is older is
+    closed: no step starts while a call of the step before has no result.
     """
     found: list[Message] = []
-    before: int | None = _PAST_THE_END
-    while before is not None:
-        page = await store.messages(session_id, limit=_PAGE, before=before)
+    while True:
         for message in reversed(page.items):
             if message.unsent:
                 continue
@@ -104,8 +101,9 @@ async def _read_latest_messages(store: Store, session_id: str, *, run_ids: froze
             found.append(message)
             if message.role == "user" or _is_closed_step(message, found):
                 return tuple(reversed(found))
-        before = page.next
-    return tuple(reversed(found))
+        if page.next is None:
+            return tuple(reversed(found))
+        page = await store.messages(session_id, limit=_PAGE, before=page.next)
 
 
 def _is_closed_step(message: Message, found: list[Message]) -> bool:

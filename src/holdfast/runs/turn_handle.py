@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import TypeVar
 
 from msgspec import UNSET
 
 from holdfast.agent.protocol import Ending, Spent, Subagent
-from holdfast.errors import Conflict
+from holdfast.errors import OUTCOME_UNKNOWN, Conflict, StoreUnreachable
 from holdfast.ids import Prefix
 from holdfast.runs.engine_state import ActiveRun, EngineState
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
 from holdfast.runs.lane.decisions import decide
 from holdfast.runs.lane.protocol import Boundary
+from holdfast.runs.mailbox import CommittedAnswer, Planner
 from holdfast.runs.run_end import complete_ending
 from holdfast.runs.subagents import Subagents
 from holdfast.schema.events import DeltaKind, KnownDurable
@@ -22,6 +25,8 @@ from holdfast.schema.sessions import Session
 from holdfast.store import Committed
 from holdfast.store import writes as w
 from holdfast.tasks import finish_before_cancel
+
+A = TypeVar("A")
 
 _LANE_WRITES = (w.InsertRun, w.EndRun, w.SetLane, w.DeleteSession)
 _KEPT_DELTAS = ("text", "reasoning")
@@ -67,7 +72,7 @@ class EngineTurnHandle:
             builder.add_usage(self._run_id, spent)
             return builder.plan_unchanged()
 
-        return (await finish_before_cancel(self._mailbox.post(plan))).committed
+        return (await self._post(plan)).committed
 
     async def boundary(
         self,
@@ -103,8 +108,17 @@ class EngineTurnHandle:
             ending = await complete_ending(self._engine_state, state, run=run, end=end, ending=ending)
             return builder.plan(decision, endings={run.id: ending})
 
-        posted = self._mailbox.post(plan, must_be_written=outcome is not None)
-        return (await finish_before_cancel(posted)).answer
+        return (await self._post(plan, must_be_written=outcome is not None)).answer
+
+    async def _post(self, planner: Planner[A], *, must_be_written: bool = False) -> CommittedAnswer[A]:
+        """Commit. While the database does not answer, the turn waits until it is stopped (`R14`)."""
+        while True:
+            try:
+                return await finish_before_cancel(self._mailbox.post(planner, must_be_written=must_be_written))
+            except StoreUnreachable as error:
+                if error.code == OUTCOME_UNKNOWN or self._active.stop_reason is not None:
+                    raise
+            await asyncio.sleep(self._engine_state.limits.retry_first_seconds)
 
     async def start_subagent(self, request: RunRequest, *, title: str) -> Subagent:
         return await self._subagents.start(request, title=title)

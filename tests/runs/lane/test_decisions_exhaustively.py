@@ -45,6 +45,7 @@ def _print(capfd: pytest.CaptureFixture[str], counts: str) -> None:
 
 
 @pytest.mark.promise("R2", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "C4", "W5", "W6")
+@pytest.mark.timeout(180)  # some seconds of computing, which can take a minute beside much else
 def test_no_order_of_commands_breaks_a_promise(capfd: pytest.CaptureFixture[str]) -> None:
     found = explore(decide, ExplorationLimits(runs=3, cancels=2, crashes=1))
     _print(capfd, f"lane, three runs, two cancels, one crash: {found}")

@@ -17,7 +17,13 @@ from msgspec.structs import replace
 from holdfast.config.provider_catalogue import PROVIDERS
 from holdfast.errors import ToolError
 from holdfast.tools.process import command_process
-from holdfast.tools.process.command_process import KILL_SECONDS, NON_INTERACTIVE, CommandLauncher, command_environment
+from holdfast.tools.process.command_process import (
+    KILL_SECONDS,
+    NON_INTERACTIVE,
+    SUPERVISOR_SECONDS,
+    CommandLauncher,
+    command_environment,
+)
 from holdfast.tools.process.process_table import IS_LINUX, find_process, tree_below
 from tests.support.stress import StressShare
 from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready, wait_until_dead
@@ -36,10 +42,10 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
 
 
 @asynccontextmanager
-async def open_launcher():
+async def open_launcher(supervisor_seconds: float = SUPERVISOR_SECONDS):
     """A launcher that leaves no process behind."""
     before = await asyncio.to_thread(tree_below, os.getpid())
-    launcher = CommandLauncher()
+    launcher = CommandLauncher(supervisor_seconds=supervisor_seconds)
     try:
         yield launcher
     finally:
@@ -66,7 +72,7 @@ async def test_kill_ends_every_process_of_a_stubborn_command(name: str) -> None:
 @pytest.mark.promise("C7")
 def test_all_stubborn_commands_can_be_killed_at_once(run: Run) -> None:
     async def scenario() -> None:
-        async with open_launcher() as launcher:
+        async with open_launcher(supervisor_seconds=8.0) as launcher:  # so many take longer on a busy machine
             every = [
                 await launcher.start(command(stubborn.script, f"call_{name}"))
                 for name, stubborn in STUBBORN_COMMANDS.items()

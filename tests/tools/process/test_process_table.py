@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -14,6 +15,7 @@ from holdfast.tools.process.process_table import (
     find_process,
     process_table,
     processes_with_variable,
+    quick_tree_below,
     send_signal,
     tree_below,
 )
@@ -45,6 +47,34 @@ def test_descendants_are_found_at_any_depth(table: str) -> None:
         assert os.getpid() not in pids
         assert sleeper in {process.pid for process in tree_below(1 << 30, group=shell.pid)}
         os.killpg(shell.pid, signal.SIGKILL)
+
+
+@linux_only
+def test_the_quick_look_finds_the_same_descendants_also_those_of_other_threads() -> None:
+    found: list[subprocess.Popen[str]] = []
+    argv = ["bash", "-c", "(sleep 1000 & echo $!; wait) & wait"]
+
+    def start() -> None:
+        found.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True))
+        started.set()
+        done.wait()
+
+    started, done = threading.Event(), threading.Event()
+    thread = threading.Thread(target=start)
+    thread.start()
+    started.wait()
+    with found[0] as shell:
+        assert shell.stdout
+        sleeper = int(shell.stdout.readline())
+        below = {process.pid: process for process in quick_tree_below(os.getpid())}
+        assert below[sleeper].alive
+        assert {process.pid for process in quick_tree_below(shell.pid)} == {
+            process.pid for process in tree_below(shell.pid)
+        }
+        os.killpg(shell.pid, signal.SIGKILL)
+    done.set()
+    thread.join()
+    assert quick_tree_below(1 << 30) == []
 
 
 @linux_only

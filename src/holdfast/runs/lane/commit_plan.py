@@ -68,6 +68,16 @@ class CommitPlan(Value, Generic[A], frozen=True):
     def with_answer(self, answer: B) -> CommitPlan[B]:
         return CommitPlan(self.state, answer, self.batch, self.changes, self.ended)
 
+    def followed_by(self, then: CommitPlan[B]) -> CommitPlan[B]:
+        """This plan and one that was made on its state, as one commit."""
+        return CommitPlan(
+            then.state,
+            then.answer,
+            Batch((*self.batch.writes, *then.batch.writes), (*self.batch.events, *then.batch.events)),
+            (*self.changes, *then.changes),
+            (*self.ended, *then.ended),
+        )
+
 
 class Acceptance(Value, frozen=True, kw_only=True):
     """What the row of a new run holds besides the lane's decision."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import time
 from abc import ABC, abstractmethod
@@ -330,7 +329,7 @@ def _copy_attributes(descriptor: int, file: DirectoryEntry) -> None:
 
 
 def _temp_entry(file: DirectoryEntry) -> DirectoryEntry:
-    return file.beside(f"{TEMP_PREFIX}{secrets.token_hex(8)}.tmp")
+    return file.beside(f"{TEMP_PREFIX}{os.urandom(8).hex()}.tmp")
 
 
 def _check_writable(file: DirectoryEntry, change: FileWrite) -> os.stat_result:

@@ -22,6 +22,7 @@ from typing import ClassVar
 import holdfast
 from holdfast.config import Settings, secret_variables
 from holdfast.errors import ToolError
+from holdfast.files import initial_descriptor_limit
 from holdfast.schema.base import Value
 from holdfast.tools.process.process_table import (
     Process,
@@ -66,6 +67,11 @@ NON_INTERACTIVE: Mapping[str, str] = {
 _OWN_VARIABLES = frozenset({"HOLDFAST_TOKEN", "HOLDFAST_CALL"})
 
 _PIPE_BUFFER = 1 << 17
+_LIMITED_PROGRAM = (
+    "import sys, resource; sys.path.append({root!r}); hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
+    " resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, hard)); "
+)
+"""Commands get the limit of open files that the server was started with, since some programs suffer from a high one."""
 _ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
 
@@ -103,7 +109,13 @@ class RunningCommand:
     """
 
     def __init__(
-        self, connection: _SupervisorConnection, *, pipes: _CommandPipes, supervisor: Process, mark: str
+        self,
+        connection: _SupervisorConnection,
+        *,
+        pipes: _CommandPipes,
+        supervisor: Process,
+        mark: str,
+        supervisor_seconds: float,
     ) -> None:
         self.output = pipes.output.reader
         self.errors = pipes.errors.reader if pipes.errors else None
@@ -112,6 +124,7 @@ class RunningCommand:
         self._connection = connection
         self._supervisor = supervisor
         self._mark = mark
+        self._supervisor_seconds = supervisor_seconds
         self._exit_code: int | None = None
         self._killed: list[str] = []
         self._left: list[str] = []
@@ -156,7 +169,7 @@ class RunningCommand:
         if not self._tree_ended.is_set():
             self._connection.send(KILL_MESSAGE)
             try:
-                async with asyncio.timeout(SUPERVISOR_SECONDS + 0.1):
+                async with asyncio.timeout(self._supervisor_seconds + 0.1):
                     await self._tree_ended.wait()
             except TimeoutError:
                 self._connection.close()  # most likely stopped by its command; the listener then searches by mark
@@ -188,7 +201,8 @@ class CommandLauncher:
     A server has one launcher for the agent's commands and one for a person's own commands.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, supervisor_seconds: float = SUPERVISOR_SECONDS) -> None:
+        self._supervisor_seconds = supervisor_seconds
         self._program: _SupervisorProgram | None = None
         self._starting = asyncio.Lock()
         self.sandbox = CommandSandbox()
@@ -208,14 +222,16 @@ class CommandLauncher:
     async def start(self, command: CommandSpec) -> RunningCommand:
         """Start a command. Raises `ToolError` if it cannot be started."""
         try:
-            request = _pack_request(command)
+            request = _pack_request(command, supervisor_seconds=self._supervisor_seconds)
         except ValueError as error:
             raise ToolError(f"the command cannot be started: {error}") from None
         for seconds in (START_SECONDS, 5 * START_SECONDS):
             program = await self._running_program(restart=seconds > START_SECONDS)
             handle = await _new_supervisor(program, command, seconds=seconds)
             if handle is not None:
-                return await _start_command(*handle, request=request, mark=command.mark)
+                return await _start_command(
+                    *handle, request=request, mark=command.mark, supervisor_seconds=self._supervisor_seconds
+                )
         raise ToolError("the command cannot be started: the supervisor program does not respond; try again")
 
     async def close(self) -> None:
@@ -245,7 +261,8 @@ class _SupervisorProgram:
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
         root = str(Path(holdfast.__file__).parents[1])
-        code = f"import sys; sys.path.append({root!r}); {self.code.format(descriptor=theirs.fileno())}"
+        code = _LIMITED_PROGRAM.format(root=root, limit=initial_descriptor_limit())
+        code += self.code.format(descriptor=theirs.fileno())
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", code],
@@ -341,7 +358,7 @@ class _SupervisorConnection:
         self._writer.close()
 
 
-def _pack_request(command: CommandSpec) -> bytes:
+def _pack_request(command: CommandSpec, *, supervisor_seconds: float) -> bytes:
     environment = {**command.environment, MARK_VARIABLE: command.mark}
     fields = [*command.argv, *environment, *environment.values(), str(command.directory)]
     if any("\0" in field for field in fields):
@@ -351,7 +368,7 @@ def _pack_request(command: CommandSpec) -> bytes:
         list(command.argv),
         environment,
         GRACE_SECONDS,
-        SUPERVISOR_SECONDS,
+        supervisor_seconds,
         command.confinement.view,
     )
     return request.pack()
@@ -407,7 +424,7 @@ async def _new_supervisor(
 
 
 async def _start_command(
-    connection: _SupervisorConnection, pipes: _CommandPipes, *, request: bytes, mark: str
+    connection: _SupervisorConnection, pipes: _CommandPipes, *, request: bytes, mark: str, supervisor_seconds: float
 ) -> RunningCommand:
     """Send the request. The command may have run from here on, so nothing is retried."""
     try:
@@ -415,7 +432,9 @@ async def _start_command(
         match await connection.read_report():
             case ["started", pid, parent, group, state, started]:
                 supervisor = Process(int(pid), int(parent), int(group), state, started)
-                return RunningCommand(connection, pipes=pipes, supervisor=supervisor, mark=mark)
+                return RunningCommand(
+                    connection, pipes=pipes, supervisor=supervisor, mark=mark, supervisor_seconds=supervisor_seconds
+                )
             case ["failed", reason]:
                 raise ToolError(f"the command cannot be started: {reason}")
         raise ToolError("the command may have been started, but its supervisor ended unexpectedly")

@@ -24,6 +24,8 @@ async def call_limited(function: str, data: bytes, *arguments: str, seconds: flo
     """
     import asyncio  # not in the process that is started
 
+    from holdfast.tools.process.subprocess_end import kill_and_reap
+
     root = str(Path(holdfast.__file__).parents[1])
     start = f"import sys; sys.path.append({root!r}); from holdfast.tools.process.limited_python import main; main()"
     process = await asyncio.create_subprocess_exec(
@@ -47,9 +49,7 @@ async def call_limited(function: str, data: bytes, *arguments: str, seconds: flo
         return None
     finally:
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await kill_and_reap(process)
     return output if process.returncode == 0 else None
 
 

@@ -53,6 +53,34 @@ def tree_below(root: int, *, group: int = 0) -> list[Process]:
     return list(found.values())
 
 
+def quick_tree_below(root: int) -> list[Process]:
+    """Return descendants of a process as `tree_below` does, without a look at all processes of the machine.
+
+    The kernel's lists of children are fast, but a child may be missing from a list while another one ends. Linux
+    only, and empty without these lists: use `tree_below` for what is left.
+    """
+    found: dict[int, Process] = {}
+    waiting = _listed_children(root)
+    while waiting:
+        pid = waiting.pop()
+        process = None if pid in found else _read_stat(pid)
+        if process:
+            found[pid] = process
+            waiting += _listed_children(pid)
+    return list(found.values())
+
+
+def _listed_children(pid: int) -> list[int]:
+    children: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                children += map(int, file.read().split())
+    except OSError:
+        return children  # the process or the thread has ended, or the kernel has no such lists
+    return children
+
+
 def find_process(pid: int) -> Process | None:
     """Return the process that has this pid now."""
     if IS_LINUX:

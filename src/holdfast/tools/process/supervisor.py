@@ -33,6 +33,7 @@ from holdfast.tools.process.process_table import (
     Process,
     describe_process,
     find_process,
+    quick_tree_below,
     send_signal,
     tree_below,
 )
@@ -55,6 +56,8 @@ _MAX_DESCRIPTORS = 5
 _HIGHEST_DESCRIPTOR = 1024
 _MAX_NAMES = 32
 _FREEZE_PASSES = 20
+_QUICK_SECONDS = 0.03
+"""How long interrupted processes may take to end, before those that appeared meanwhile are interrupted."""
 
 
 class CommandKind(NamedTuple):
@@ -193,11 +196,15 @@ class CommandSupervisor:
     def _kill(self, request: CommandRequest) -> int:
         self._poll.unregister(self._control.fileno())
         begin = time.monotonic()
-        killed = self._signal_all(signal.SIGINT)
-        gone = self._gone_by(begin + request.grace)
+        killed = _signal_each(self._quick_members(), signal.SIGINT)
+        gone = self._gone_by(begin + min(_QUICK_SECONDS, request.grace))
+        if not gone:
+            missed = [process for process in self._quick_members() if (process.pid, process.started) not in killed]
+            killed |= _signal_each(missed, signal.SIGINT)
+            gone = self._gone_by(begin + request.grace)
         while not gone and time.monotonic() < begin + request.limit:
             killed |= self._freeze()
-            killed |= self._signal_all(signal.SIGKILL)
+            killed |= _signal_each(self._quick_members(), signal.SIGKILL)
             gone = self._gone_by(min(time.monotonic() + 0.05, begin + request.limit))
         left = [] if gone else [process for process in self._members() if process.alive]
         for process in left:
@@ -211,22 +218,11 @@ class CommandSupervisor:
         self._report("ended")
         return 0 if gone else 1
 
-    def _signal_all(self, number: int) -> dict[tuple[int, str], str]:
-        """Signal all current processes and continue stopped ones. Returns their descriptions."""
-        names = {}
-        for process in self._members():
-            if process.alive:
-                names[process.pid, process.started] = describe_process(process)
-                send_signal(process, number)
-                if process.state.startswith("T"):
-                    send_signal(process, signal.SIGCONT)
-        return names
-
     def _freeze(self) -> dict[tuple[int, str], str]:
         """Stop all processes until no new one appears, so that none can fork before the kill that follows."""
         names: dict[tuple[int, str], str] = {}
         for _ in range(_FREEZE_PASSES):
-            new = [process for process in self._members() if process.alive and process[0::4] not in names]
+            new = _new_ones(quick_tree_below(os.getpid()), names) or _new_ones(self._members(), names)
             if not new:
                 break
             for process in new:
@@ -254,6 +250,10 @@ class CommandSupervisor:
             if pid == self._pid:
                 self._report("exited", str(os.waitstatus_to_exitcode(status)))
 
+    def _quick_members(self) -> list[Process]:
+        """The members. One may be missing while another ends; of frozen ones none is missing."""
+        return quick_tree_below(os.getpid()) or self._members()
+
     def _members(self) -> list[Process]:
         return tree_below(os.getpid(), group=self._group)
 
@@ -262,6 +262,22 @@ class CommandSupervisor:
             self._control.sendall("\t".join(fields).encode("utf-8", "replace") + b"\n")
         except OSError:
             return  # the server has ended; the next poll reports the closed socket, which kills the command
+
+
+def _new_ones(processes: list[Process], known: dict[tuple[int, str], str]) -> list[Process]:
+    return [process for process in processes if process.alive and (process.pid, process.started) not in known]
+
+
+def _signal_each(processes: list[Process], number: int) -> dict[tuple[int, str], str]:
+    """Signal these processes and continue stopped ones. Returns their descriptions."""
+    names = {}
+    for process in processes:
+        if process.alive:
+            names[process.pid, process.started] = describe_process(process)
+            send_signal(process, number)
+            if process.state.startswith("T"):
+                send_signal(process, signal.SIGCONT)
+    return names
 
 
 def _receive_request(control: socket.socket) -> CommandRequest | None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
-import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,6 +19,7 @@ from holdfast.errors import ToolError
 from holdfast.files import find_program
 from holdfast.tools.files.file_transaction import TEMP_PREFIX
 from holdfast.tools.search.ignore_rules import ALWAYS_IGNORED, OWN_IGNORE_FILE
+from holdfast.tools.search.shipped_programs import find_shipped_program
 
 _CHUNK = 64 * 1024
 _MAX_STDERR = 8 * 1024
@@ -53,7 +52,7 @@ class SearchOutput(msgspec.Struct, frozen=True):
 def find_ripgrep(environment: Mapping[str, str], workspace: Path) -> str | None:
     """Return the program's path, or None. A file of the workspace is not ripgrep, whatever its name is."""
     found = find_program("rg", environment.get("PATH", ""), outside=workspace)
-    return found or shutil.which("rg", path=sysconfig.get_path("scripts"))
+    return found or find_shipped_program("rg")
 
 
 def ripgrep_command(environment: Mapping[str, str], root: Path, *, workspace: Path) -> list[str] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import sysconfig
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def link_shipped_programs(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in PROGRAMS:
-            program = shutil.which(name, path=sysconfig.get_path("scripts"))
+            program = find_shipped_program(name)
             link = directory / name
             if program is not None and _target(link) != program:
                 fresh = directory / f".{name}.{os.getpid()}"
@@ -32,6 +32,15 @@ def link_shipped_programs(directory: Path) -> None:
                 fresh.replace(link)
     except OSError as error:
         _log.warning("cannot link the shipped programs in %s: %s", directory, error)
+
+
+def find_shipped_program(name: str) -> str | None:
+    """Return the program's path among the scripts of this Python, or None. Blocking."""
+    if sys.prefix != sys.base_prefix:  # in a virtual environment, they are beside the interpreter
+        return shutil.which(name, path=os.path.dirname(sys.executable))
+    import sysconfig  # not above: it reads hundreds of variables of Python's build
+
+    return shutil.which(name, path=sysconfig.get_path("scripts"))
 
 
 def with_shipped_programs(environment: Mapping[str, str], directory: Path) -> dict[str, str]:

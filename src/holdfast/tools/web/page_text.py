@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from html import escape, unescape
 from typing import Literal, NamedTuple
 
 PageFormat = Literal["markdown", "text", "html"]
@@ -33,6 +32,18 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+def _unescape(text: str) -> str:
+    from html import unescape  # not above, as in `_escape`: its table of names takes much memory
+
+    return unescape(text)
+
+
+def _escape(text: str, *, quote: bool = True) -> str:
+    from html import escape
+
+    return escape(text, quote=quote)
 
 
 def decode_page(body: bytes, content_type: str, *, cut: bool = False) -> str:
@@ -166,7 +177,7 @@ def tidy_html(html: str) -> str:
     writer = _Writer()
     for token in _visible_tokens(html):
         if not token.tag:
-            writer.text(unescape(token.text))
+            writer.text(_unescape(token.text))
         elif token.is_end:
             writer.end(token.tag)
         else:
@@ -180,7 +191,7 @@ def html_text(html: str) -> str:
     in_pre = False
     for token in _visible_tokens(html):
         if not token.tag:
-            text = unescape(token.text)
+            text = _unescape(token.text)
             out.append(text if in_pre else " ".join(text.splitlines()))
         elif token.tag in _BLOCKS or token.tag == "br":
             out.append("\n")
@@ -208,7 +219,7 @@ class _Writer:
         return "".join(self._out) + "".join(f"</{tag}>" for tag in reversed(self._open))
 
     def text(self, text: str) -> None:
-        self._out.append(escape(text, quote=False))
+        self._out.append(_escape(text, quote=False))
 
     def start(self, tag: str, attributes: str) -> None:
         self._end_implied(tag)
@@ -217,7 +228,7 @@ class _Writer:
         if tag in _TABLE_TAGS and self._open.count("table") >= _MAX_TABLES and (tag == "table" or self._dropped_tables):
             self._dropped_tables += tag == "table"
             return
-        kept = "".join(f' {name}="{escape(value)}"' for name, value in _attributes(attributes))
+        kept = "".join(f' {name}="{_escape(value)}"' for name, value in _attributes(attributes))
         self._out.append(f"<{tag}{kept}>")
         if tag not in _VOID:
             self._open.append(tag)
@@ -248,7 +259,7 @@ class _Writer:
 def _attributes(text: str) -> Iterator[tuple[str, str]]:
     for name, double, single, bare in _ATTRIBUTE.findall(text):
         if name.lower() in _KEPT_ATTRIBUTES:
-            yield name.lower(), unescape(double or single or bare)
+            yield name.lower(), _unescape(double or single or bare)
 
 
 def _after(html: str, text: str, start: int) -> int:
