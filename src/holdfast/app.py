@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -37,6 +38,7 @@ from holdfast.server import (
     listen_unix,
     log_to_file,
     parse_listen,
+    raise_descriptor_limit,
     read_token_file,
     run_on_loop,
     serve,
@@ -44,8 +46,6 @@ from holdfast.server import (
 from holdfast.services import Services
 from holdfast.store import Store
 from holdfast.store.sqlite import back_up_daily, open_store
-from holdfast.store.sqlite import list_backups as list_backups
-from holdfast.store.sqlite import restore_database as restore_database
 from holdfast.workspace.maintenance import mark_lost_jobs, remove_old_files
 from holdfast.workspace.open_workspaces import OpenWorkspaces
 from holdfast.workspace.shared_parts import SharedParts
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from holdfast.models.model_script import ModelScript
     from holdfast.services.run_traces import RunTraces
     from holdfast.store.postgres.store_copy import CopiedTable
+    from holdfast.store.sqlite.database_restore import BackupFile, RestoredDatabase
     from holdfast.tools.process.tool_peers import ToolPeers
 
 
@@ -65,7 +66,7 @@ _logger = logging.getLogger(__name__)
 _LOAD_SECONDS = 1.0
 """After the start, before what runs use is imported without a run: a server started for a prompt answers it first."""
 DEAD_STATUS = 75
-"""The exit status of a server of a fleet that the others have replaced. Whoever started it starts it again."""
+"""The exit status of a server that the others of its fleet have replaced. Its service manager starts it again."""
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,6 +238,20 @@ def store_password(locations: Locations, password: str) -> None:
         secrets.remove(STORE_PASSWORD)
 
 
+def list_backups(directory: Path) -> list[BackupFile]:
+    """The automatic backups, the newest first. Blocks."""
+    from holdfast.store.sqlite import database_restore
+
+    return database_restore.list_backups(directory)
+
+
+def restore_database(database: Path, backup: Path, *, stamp: str) -> RestoredDatabase:
+    """Put a backup in the place of the database. Blocks."""
+    from holdfast.store.sqlite import database_restore
+
+    return database_restore.restore_database(database, backup, stamp=stamp)
+
+
 def copy_store(
     locations: Locations,
     database: Path,
@@ -299,10 +314,8 @@ def _make_models(keyring: Keyring, settings: Settings, scripts: Mapping[str, Mod
     from holdfast.models.model_script import read_script
 
     if scripts is None:
-        from importlib.resources import files
-
-        name = "demo.toml"
-        scripts = {"demo": read_script(files("holdfast.models").joinpath(name).read_bytes(), name=name)}
+        path = Path(__file__).parent / "models" / "demo.toml"
+        scripts = {"demo": read_script(path.read_bytes(), name=path.name)}
     return ModelFactory(keyring, network=settings.network, scripts=scripts)
 
 
@@ -386,6 +399,7 @@ async def run_server(
     """
     hide_process()
     adopt_orphans()
+    raise_descriptor_limit()
     opened: list[App] = []
 
     def redactor() -> Redactor:
@@ -419,6 +433,11 @@ async def run_server(
 
 def _exit_dead() -> None:
     """Another server may own everything by now: nothing is cleaned up or written. Commands end with their server."""
+    sys.stderr.write(
+        "holdfast: this server did not renew its leases in time, and the others have replaced it; nothing more is "
+        "written: start it again\n"
+    )
+    sys.stderr.flush()
     logging.shutdown()
     os._exit(DEAD_STATUS)
 

@@ -191,7 +191,6 @@ class CliShell:
         self.provider = provider
         self._loop = loop
         kept = {name: value for name, value in os.environ.items() if not leaks_into_tests(name)}
-        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise each process compiles everything again
         self.env = {**kept, **isolated_environment(base), "TERM": "xterm", "TMPDIR": str(base / "tmp")}
         (base / "tmp").mkdir()
         self.locations = Locations.from_env(self.env)

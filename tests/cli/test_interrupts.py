@@ -57,7 +57,7 @@ def test_a_cancel_waits_for_the_receipt_and_keeps_the_printed_text(sh: CliShell,
     running = sh.start("run", "--mode", "auto", f"!bash touch {started.name}; sleep 1000")
     running.until("I begin.")
     while not started.exists():
-        pass
+        time.sleep(0.01)
     running.signal(number)
     done = running.end()
     assert (done.status, done.out) == (130, "I begin.\n")
@@ -113,7 +113,7 @@ def test_a_second_ctrl_c_exits_at_once(sh: CliShell) -> None:
     with StubServer(respond) as stub:
         running = sh.start("run", "--output", "jsonl", "hello", env={"HOLDFAST_SERVER": str(stub.address)})
         while not any("/events" in request.target for request in list(stub.requests)):
-            pass
+            time.sleep(0.01)
         running.signal(signal.SIGINT)
         assert asked.wait(30)
         time.sleep(0.3)  # what comes sooner is the same Ctrl-C, passed on by a wrapper
@@ -153,7 +153,7 @@ def test_an_early_ctrl_c_still_prints_one_result(sh: CliShell, given: str) -> No
             if given == "stdin":
                 stdin.write(b"and more to come")
                 while _unread(stdin):
-                    pass
+                    time.sleep(0.01)
             else:
                 stdin.close()
                 assert asked.wait(30)

@@ -229,9 +229,9 @@ def faked(place: UserHome, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
     """`open_sync_client` and `open_async_client` start the fake server."""
     make = LocalServer.__init__
 
-    def init(self: LocalServer, locations: Locations, **options: object) -> None:
+    def init(self: LocalServer, **options: object) -> None:
         command = (sys.executable, str(FAKE), str(place.locations.socket), str(place.notes))
-        make(self, locations, **(options | {"command": command, "build": "b1"}))  # type: ignore[arg-type]
+        make(self, **(options | {"command": command, "build": "b1"}))  # type: ignore[arg-type]
 
     monkeypatch.setattr(LocalServer, "__init__", init)
     return lambda: place.started

@@ -5,6 +5,7 @@ names; ``HOLDFAST_E2E_TOKEN`` is its token. Tests that stop or kill servers leav
 """
 
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,7 @@ from holdfast.client.server_address import ServerAddress
 from tests.e2e.player import Player
 from tests.e2e.provider import Provider
 from tests.e2e.server import Server, ServerProcess
+from tests.support.compiled_code import compiled_code_directory
 
 _URL = os.environ.get("HOLDFAST_E2E_URL")
 _TOKEN = os.environ.get("HOLDFAST_E2E_TOKEN")
@@ -26,12 +28,20 @@ _PORT = os.environ.get("HOLDFAST_E2E_PROVIDER_PORT")
 @pytest.fixture(scope="session")
 def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Servers of this suite compile our code once."""
-    return tmp_path_factory.mktemp("pycache")
+    return compiled_code_directory(tmp_path_factory)
 
 
 StoreKind = Literal["sqlite", "postgres", "fleet"]
 _FLEET = os.environ.get("HOLDFAST_E2E_FLEET")
 """A seed: the servers of the suite are three on one database, and each request goes to one of them at random."""
+_requests: Counter[int] = Counter()
+"""How many requests each of the three got."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _FLEET:
+        each = ", ".join(str(number) for _, number in sorted(_requests.items()))
+        terminalreporter.write_line(f"fleet, seed {_FLEET}: {_requests.total()} requests at random servers ({each})")
 
 
 @pytest.fixture(scope="session", params=["fleet"] if _FLEET else ["sqlite"] if _URL else ["sqlite", "postgres"])
@@ -49,6 +59,14 @@ def _new_store(kind: StoreKind) -> str | None:
     return shared_cluster().new_database()
 
 
+def _new_fleet(home: Path, pycache: Path) -> ServerProcess:
+    from tests.fleet.fleet_servers import EndingFleet
+
+    store = _new_store("fleet")
+    assert store is not None
+    return EndingFleet(home, pycache=pycache, store=store, size=3, seed=str(_FLEET), requests=_requests)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, pycache: Path, store_kind: StoreKind) -> Iterator[Server]:
     """One server for all tests that leave it alive."""
@@ -59,7 +77,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, pycache: Path, store_kind: 
     if store_kind == "fleet":
         from tests.fleet.fleet_servers import serving_fleet
 
-        with serving_fleet(tmp_path_factory.mktemp("fleet"), pycache=pycache, seed=_FLEET or "0") as servers:
+        place = tmp_path_factory.mktemp("fleet")
+        with serving_fleet(place, pycache=pycache, seed=str(_FLEET), requests=_requests) as servers:
             yield servers
         return
     process = ServerProcess(tmp_path_factory.mktemp("server"), pycache=pycache, store=_new_store(store_kind))
@@ -77,9 +96,10 @@ def own_server(tmp_path: Path, pycache: Path, store_kind: StoreKind) -> Iterator
     """A server that the test may stop and kill; started."""
     home = tmp_path / "own"
     home.mkdir()
-    process = ServerProcess(home, pycache=pycache, store=_new_store(store_kind))
-    process.start()
+    process = _new_fleet(home, pycache) if store_kind == "fleet" else None
+    process = process or ServerProcess(home, pycache=pycache, store=_new_store(store_kind))
     try:
+        process.start()
         yield process
     finally:
         process.close()

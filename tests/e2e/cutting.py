@@ -10,9 +10,9 @@ from holdfast.client.server_address import ServerAddress
 
 
 class CuttingProxy:
-    """``async with CuttingProxy(to, at=path, after=how_many) as proxy``; ``after()`` says, per connection."""
+    """``async with CuttingProxy(to, at=path, after=how_many) as proxy``; both are asked for each connection."""
 
-    def __init__(self, target: ServerAddress, *, at: Path, after: Callable[[], int | None]) -> None:
+    def __init__(self, target: Callable[[], ServerAddress], *, at: Path, after: Callable[[], int | None]) -> None:
         self.address = ServerAddress(path=str(at))
         self.cuts = 0
         self._target = target
@@ -35,7 +35,7 @@ class CuttingProxy:
         task.add_done_callback(self._tasks.discard)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        target = self._target
+        target = self._target()
         if target.path is not None:
             theirs, to_them = await asyncio.open_unix_connection(target.path)
         else:

@@ -1,6 +1,7 @@
 """The server under test: a process of its own, or one that runs elsewhere."""
 
 import os
+import random
 import re
 import signal
 import socket
@@ -49,6 +50,10 @@ class Server:
         self.address = address
         self.token = token
         self.provider_port = provider_port
+
+    def any_address(self) -> ServerAddress:
+        """Where the next connection may go."""
+        return self.address
 
     def new_client(self, **options: Any) -> AsyncClient:
         return AsyncClient(self.address, token=self.token, **options)
@@ -159,7 +164,9 @@ class ServerProcess(Server):
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that stays free while nothing listens on it: the kernel gives ports from 32768 on to other programs."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -64,7 +64,7 @@ async def _follow(
         return int(200 * 2 ** chance.uniform(0, 8)) if proxy.cuts < cuts else None
 
     samples: list[tuple[str, int, str, str]] = []
-    async with CuttingProxy(server.address, at=tmp_path / "cut.sock", after=after) as proxy:
+    async with CuttingProxy(server.any_address, at=tmp_path / "cut.sock", after=after) as proxy:
         reader = join(server, "reader", address=proxy.address)
         async with reader.client.events(session_id=session.id, after=cursor) as stream:
             run = (await player.prompt(session.id, prompt, mode="auto")).run

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from holdfast.client import LocalServer, SyncClient
-from holdfast.errors import Unreachable
+from holdfast.errors import Conflict, Unreachable
 from holdfast.testing import Answer, Gate, Say
 from tests.e2e.conftest import Join
 from tests.e2e.provider import Provider
@@ -82,6 +82,9 @@ def _pid(server: ServerProcess) -> int:
 async def test_a_server_with_other_code_is_used_while_it_is_busy_and_replaced_when_idle(
     own_server: ServerProcess, own_provider: Provider, join: Join
 ) -> None:
+    await asyncio.to_thread(own_server.stop)
+    own_server.command.append("--idle-exit")  # as a client starts it
+    await asyncio.to_thread(own_server.start)
     prompt = own_provider.tell("busy", Answer(pieces=(Gate("go"), Say("done"))))
     player = join(own_server)
     session = await player.session()
@@ -97,3 +100,13 @@ async def test_a_server_with_other_code_is_used_while_it_is_busy_and_replaced_wh
         await asyncio.to_thread(other_code.ensure)
     assert await player.client.get_run(run.id) == ended
     await asyncio.to_thread(_stop, own_server)
+
+
+async def test_a_server_that_somebody_runs_is_never_replaced(own_server: ServerProcess) -> None:
+    """It has listeners and variables that one started by a client would not have."""
+    other_code = LocalServer(own_server.locations, env=own_server.env, build="other")
+    await asyncio.to_thread(other_code.ensure)
+    assert await asyncio.to_thread(_pid, own_server) == own_server.pid
+    with SyncClient(own_server.address, retry_seconds=0.0) as client, pytest.raises(Conflict) as refused:
+        await asyncio.to_thread(client.stop_server, if_idle=True)
+    assert refused.value.error_code == "server_kept"

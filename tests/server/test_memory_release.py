@@ -13,7 +13,7 @@ MEGABYTE = 1 << 20
 
 
 def test_it_is_released_when_the_process_has_grown_by_much() -> None:
-    sizes = iter(size * MEGABYTE for size in (40, 50, 60, 90, 45, 60, 90, 45))
+    sizes = iter(size * MEGABYTE for size in (40, 50, 60, 90, 90, 45, 60, 90, 90, 45))
     released: list[None] = []
     memory = MemoryRelease(resident=lambda: next(sizes), release=lambda: released.append(None))
     assert [memory.check() for _ in range(8)] == [False, False, False, True, False, False, True, False]
@@ -21,11 +21,18 @@ def test_it_is_released_when_the_process_has_grown_by_much() -> None:
 
 
 def test_memory_that_is_in_use_is_asked_for_less_and_less_often() -> None:
-    sizes = iter([40 * MEGABYTE] + [200 * MEGABYTE] * 400)
+    sizes = iter([40 * MEGABYTE] + [200 * MEGABYTE] * 2000)
     memory = MemoryRelease(resident=lambda: next(sizes), release=lambda: None)
-    done = [number for number in range(400) if memory.check()]
+    done = [number for number in range(1200) if memory.check()]
     assert done[:5] == [1, 3, 6, 11, 20]
-    assert done[-1] - done[-2] == 41
+    assert done[-1] - done[-2] == 201
+
+
+def test_it_is_released_again_at_once_when_the_memory_in_use_has_changed() -> None:
+    sizes = iter(size * MEGABYTE for size in (40, 200, 200, 200, 400, 400, 400, 250, 250, 250, 45))
+    memory = MemoryRelease(resident=lambda: next(sizes), release=lambda: None)
+    assert [memory.check() for _ in range(8)] == [False, True, False, True, False, True, False, False]
+    assert not memory.is_grown
 
 
 def test_nothing_is_done_where_the_system_does_not_tell_the_size() -> None:

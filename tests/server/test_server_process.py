@@ -2,15 +2,19 @@
 
 import logging
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from holdfast.client.own_server import OwnServer
+from holdfast.client.sync_client import SyncClient
 from holdfast.config import Redactor, Secret
-from holdfast.server import server_process
-from holdfast.server.server_process import log_to_file
+from holdfast.schema.base import encode
+from holdfast.server import log_file
+from holdfast.server.log_file import log_to_file
 
 logger = logging.getLogger("holdfast.test_logs")
 
@@ -33,6 +37,23 @@ def test_lines_have_utc_times_levels_and_names_and_errors_their_traces(tmp_path:
     assert path.read_text() == text
 
 
+def test_the_last_lines_of_a_process_that_ends_at_once_are_written(tmp_path: Path) -> None:
+    """As of a server of a fleet that was replaced: `logging.shutdown`, then `os._exit`."""
+    program = (
+        "import logging, os, sys\n"
+        "from pathlib import Path\n"
+        "from holdfast.config import Redactor\n"
+        "from holdfast.server.log_file import log_to_file\n"
+        "with log_to_file(Path(sys.argv[1]), redactor=Redactor):\n"
+        "    for number in range(2000):\n"
+        "        logging.warning('line %d', number)\n"
+        "    logging.shutdown()\n"
+        "    os._exit(75)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, tmp_path], check=False).returncode == 75
+    assert (tmp_path / "server.log").read_text().endswith("line 1999\n")
+
+
 @pytest.mark.promise("W8")
 def test_secrets_are_taken_out_of_messages_arguments_and_traces(tmp_path: Path) -> None:
     known: list[Secret] = []
@@ -49,7 +70,7 @@ def test_secrets_are_taken_out_of_messages_arguments_and_traces(tmp_path: Path) 
 
 
 def test_log_files_rotate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_process, "_MAX_LOG_BYTES", 2000)
+    monkeypatch.setattr(log_file, "_MAX_BYTES", 2000)
     with log_to_file(tmp_path, redactor=Redactor):
         for number in range(300):
             logger.info("line %d", number)
@@ -99,16 +120,27 @@ def test_a_log_that_cannot_be_written_is_one_line_on_stderr(
     assert "cannot be written: [Errno 28]" in told[0]
 
 
-def test_the_limit_of_open_files_is_raised_as_far_as_permitted() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the limits of another process in /proc")
+def test_a_server_raises_its_limit_of_open_files_and_its_commands_do_not_notice(home: Path) -> None:
     program = (
         "import resource as r\n"
-        "from holdfast.server import raise_descriptor_limit\n"
-        "r.setrlimit(r.RLIMIT_NOFILE, (64, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
-        "raise_descriptor_limit()\n"
-        "soft, hard = r.getrlimit(r.RLIMIT_NOFILE)\n"
-        "assert soft == hard, (soft, hard)"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
+        "from holdfast.cli import main\n"
+        "raise SystemExit(main(['serve']))"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    server = OwnServer(home, env=os.environ, command=("-P", "-c", program))
+    server.start()
+    try:
+        soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        assert soft == hard
+        with SyncClient(server.address, name="test") as client:
+            session = client.create_session(client.open_workspace(str(home)).id)
+            run = client.wait_run(client.shell(session.id, "ulimit -Sn; ulimit -Hn").run.id)
+            assert run.state == "completed"
+            results = [part for message in client.all_messages(session.id)[0] for part in message.parts]
+        assert f"256\n{hard}\n" in encode(results).decode().replace("\\n", "\n")
+    finally:
+        assert server.stop() == 0
 
 
 def test_a_server_that_serves_no_page_imports_nothing_for_it() -> None:

@@ -18,7 +18,30 @@ from holdfast.cli import screen
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command; returns the exit status. Without arguments it is the program, which may end here."""
+    status = _main(argv)
+    if argv is None:
+        _exit_at_once(status)
+    return status
+
+
+def _exit_at_once(status: int) -> None:
+    """End the process if nothing is left to be done. It saves the time in which Python frees every object.
+
+    There is neither a thread nor an exit handler if the modules for them were never imported.
+    """
+    if {"atexit", "threading"} & sys.modules.keys():
+        return
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return  # Python reports it
+    os._exit(status)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in (args[: args.index("--")] if "--" in args else args)
     screen.prepare_standard_streams()

@@ -128,8 +128,11 @@ class CommandContext:
         names = ", ".join(missing)
         try:
             self.client.stop_server(if_idle=True)
-        except Conflict:
-            screen.warn(f"the server was started without {names} and is busy; run 'holdfast stop' to restart it")
+        except Conflict as error:
+            if error.error_code == "server_kept":
+                screen.warn(f"the server was started without {names}; whoever started it has to restart it with them")
+            else:
+                screen.warn(f"the server was started without {names} and is busy; run 'holdfast stop' to restart it")
             return False
         screen.note(f"the server was started without {names}; restarting it")
         self.reopen()

@@ -305,5 +305,8 @@ def _open_pool(path: str | None) -> httpx2.AsyncHTTPTransport:
     import anyio._backends._asyncio  # noqa: F401 - otherwise imported on the event loop by the first connection
     import httpx2
 
+    from holdfast.client.late_wakeups import drop_late_wakeups
+
+    drop_late_wakeups()
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_SECONDS)
     return httpx2.AsyncHTTPTransport(uds=path, limits=limits, verify=False, trust_env=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
@@ -217,7 +216,7 @@ class BaseClient:
     ) -> StreamState:
         rules = ReconnectRules(
             RetryBudget(give_up_after, clock=time.monotonic),
-            random=random.random,
+            random=_random,
             can_revive=self._revive is not None,
             leave_stopped=self.leave_stopped,
             raise_when_full=raise_when_full,
@@ -233,3 +232,10 @@ def identity_headers(name: str, *, token: str | None) -> dict[str, str]:
             raise ConfigError("the server's token must be printable ASCII without spaces; check HOLDFAST_TOKEN")
         headers["Authorization"] = f"Bearer {token}"
     return headers
+
+
+def _random() -> float:
+    """A number below 1. The module is imported by those who wait before they try again."""
+    import random
+
+    return random.random()

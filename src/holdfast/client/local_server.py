@@ -3,7 +3,8 @@
 ``HOLDFAST_SERVER`` names a server that is used as it is. Without it, the server at the user's own socket is used. If
 none responds there, one is started in the background. When several clients start at once, one of them starts the server
 and the others wait for it. If two servers are started nevertheless, the lock on the database lets only one of them run.
-A server with older code is used while it is busy, and replaced when it is idle.
+A server with older code is used while it is busy, and replaced when it is idle. One that a person or a service manager
+runs (``holdfast serve``) is never replaced: it has listeners and variables of its own.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from holdfast import __version__
 from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.sync_client import SyncClient
+from holdfast.directories import find_directories
 from holdfast.errors import ConfigError, Conflict, NoAnswer, ServerStopping, StartFailed, Unreachable
-from holdfast.files import lock
 from holdfast.ids import build_id
-from holdfast.locations import Locations
 from holdfast.schema.api.response_bodies import Health
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
 
     from holdfast.client.async_client import AsyncClient
+    from holdfast.locations import Locations
 
 ALREADY_RUNNING = 75
 """The exit status of ``serve`` when another server owns the database (``EX_TEMPFAIL``)."""
@@ -71,7 +73,7 @@ def _resolve(env: Mapping[str, str]) -> tuple[ServerAddress, str | None, LocalSe
     named = address_from_env(env)
     if named is not None:
         return named, env.get("HOLDFAST_TOKEN") or None, None
-    local = LocalServer(Locations.from_env(env), env=env)
+    local = LocalServer(env=env)
     return local.address, None, local
 
 
@@ -80,15 +82,16 @@ class LocalServer:
 
     def __init__(
         self,
-        locations: Locations,
+        locations: Locations | None = None,
         *,
         env: Mapping[str, str],
         command: Sequence[str] | None = None,
         build: str | None = None,
         seconds: float = START_SECONDS,
     ) -> None:
-        self.address = ServerAddress(path=str(locations.socket))
-        self._locations = locations
+        socket_path = str(locations.socket) if locations else find_directories(env).socket
+        self.address = ServerAddress(path=socket_path)
+        self._given = locations, env
         # The model of a shell counts for the prompts of that shell, not for the server that happens to start there.
         self._env = {name: value for name, value in env.items() if name not in _SENT_WITH_PROMPTS}
         if named := env.get("HOLDFAST_CONFIG"):
@@ -97,6 +100,14 @@ class LocalServer:
         self._command = command or (sys.executable, "-P", "-m", "holdfast", "serve", "--idle-exit")
         self._build = build_id() if build is None else build
         self._seconds = seconds
+
+    @cached_property
+    def _locations(self) -> Locations:
+        """Not needed to talk to a running server."""
+        from holdfast.locations import Locations
+
+        locations, env = self._given
+        return locations or Locations.from_env(env)
 
     @property
     def log(self) -> Path:
@@ -163,7 +174,7 @@ class LocalServer:
         return bool(health.build and self._build) and health.build != self._build
 
     def _is_busy(self, health: Health) -> bool:
-        """Ask the server to stop if it is idle. A busy server is used as it is."""
+        """Ask the server to stop if it is idle. A busy server, or one that somebody runs, is used as it is."""
         if health.status != "ok":
             return False  # it is stopping already
         with self._client() as client:
@@ -245,6 +256,8 @@ class LocalServer:
     @contextmanager
     def _start_lock(self, until: float) -> Iterator[None]:
         """Only one client at a time starts or replaces the server. The kernel releases the lock of a dead process."""
+        from holdfast.files import lock
+
         path = self._locations.runtime_dir / "start.lock"
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -278,7 +291,8 @@ def is_alive(pid: int) -> bool:
     """Whether the process runs. A zombie does not count."""
     try:
         os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            state = file.read().rpartition(")")[2].split()[0]
     except (ProcessLookupError, PermissionError):
         return False
     except (OSError, IndexError):

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.schema.api.response_bodies import PageView
-from holdfast.schema.base import Unknown
+from holdfast.schema.base import Unknown, make_decoder
 from holdfast.schema.events import Event, KnownDurable, KnownLive, read_event
 from holdfast.schema.messages import Message, read_message
 from holdfast.schema.validation_errors import invalid_value
@@ -89,7 +89,7 @@ def _foreign_response(status: int) -> errors.HoldfastError:
 
 @cache
 def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(shape)
+    return make_decoder(shape)
 
 
 def _convert_leniently(value: Any, shape: Any) -> Any:

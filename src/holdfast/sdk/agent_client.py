@@ -15,7 +15,6 @@ from holdfast.client.local_server import LocalServer
 from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.transcript import Transcript
 from holdfast.errors import NotFound, RunNotCompleted, Unreachable
-from holdfast.locations import Locations
 from holdfast.schema.events import (
     Delta,
     Event,
@@ -306,7 +305,7 @@ class AgentClient(ProgramHandlers, AsyncClient):
         """Blocks: it reads the file system, and may start a process."""
         self.directory = os.path.abspath(self.directory)
         if self._is_local:
-            local = LocalServer(Locations.from_env(self._env), env=self._env)
+            local = LocalServer(env=self._env)
             self.address = local.address
             if self._start_server:
                 local.ensure()

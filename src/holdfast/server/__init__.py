@@ -20,11 +20,11 @@ from holdfast.server.listeners import (
     listen_unix,
     parse_listen,
 )
+from holdfast.server.log_file import log_to_file
 from holdfast.server.server_parts import ServerLimits, ServerParts
 from holdfast.server.server_process import (
     adopt_orphans,
     hide_process,
-    log_to_file,
     loop_factory,
     raise_descriptor_limit,
     run_on_loop,

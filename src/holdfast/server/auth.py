@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
-import secrets
 import stat
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
@@ -212,6 +211,8 @@ def read_token_file(path: Path) -> str:
         raise ConfigError(f"cannot read the token file {str(path)!r}: {error.strerror}") from None
     if len(token) >= MIN_TOKEN_LENGTH:
         return check_token(token)
+    import secrets  # not above: few servers make a token
+
     token = secrets.token_urlsafe(32)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

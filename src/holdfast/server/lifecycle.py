@@ -24,6 +24,7 @@ _logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _IDLE_CHECK_SECONDS = 15.0
+_GROWN_CHECK_SECONDS = 3.0
 _SECOND_SIGNAL_SECONDS = 1.0
 _PROCESS_EXIT_SECONDS = 20.0
 """Longer than the limits of everything that stops before the process exits."""
@@ -45,6 +46,7 @@ async def serve(
     is written: every active run has its end, and every queue is held.
     """
     services = parts.services
+    services.state.is_kept = owns_process and not idle_exit
     servers: list[HttpServer] = []
     listeners = list(listeners)
 
@@ -130,7 +132,7 @@ async def _watch_idleness(services: Services, *, linger: float, idle_exit: bool)
     memory = MemoryRelease()
     while True:
         await asyncio.to_thread(memory.check)  # the first time it notes the size at the start
-        await asyncio.sleep(min(linger / 4, _IDLE_CHECK_SECONDS))
+        await asyncio.sleep(min(linger / 4, _GROWN_CHECK_SECONDS if memory.is_grown else _IDLE_CHECK_SECONDS))
         watched = services.presence.watched_workspaces()
         if None not in watched:
             named = frozenset(workspace_id for workspace_id in watched if workspace_id is not None)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 _GROWTH_BYTES = 24 << 20
 """How much the process must have grown. Less is not worth the pause."""
-_MOST_SKIPPED = 40
+_MOST_SKIPPED = 200
 
 
 class MemoryRelease:
@@ -29,6 +29,10 @@ class MemoryRelease:
         self._skipped = 0
         """Checks that are left out, because the last release did not help: the memory is in use."""
         self._pause = 1
+        self._left = 0
+        """The memory after the last release."""
+        self.is_grown = False
+        """Whether there is something to give back, perhaps soon."""
 
     def check(self) -> bool:
         """Release memory if the process has grown by much. Returns whether it did."""
@@ -36,13 +40,16 @@ class MemoryRelease:
         if resident is None:
             return False
         self._least = least = resident if self._least is None else min(self._least, resident)
-        if resident - least < _GROWTH_BYTES:
+        self.is_grown = resident - least >= _GROWTH_BYTES
+        if not self.is_grown:
             self._skipped, self._pause = 0, 1
             return False
-        if self._skipped:
+        is_unchanged = abs(resident - self._left) < _GROWTH_BYTES
+        if self._skipped and is_unchanged:
             self._skipped -= 1
             return False
         self._release()
+        self._left = self._resident() or resident
         self._skipped, self._pause = self._pause, min(2 * self._pause, _MOST_SKIPPED)
         return True
 

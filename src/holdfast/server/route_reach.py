@@ -1,8 +1,8 @@
-"""Which routes somebody may use who may use only some workspaces, and how each is limited (`W14`).
+"""Which routes a person with limited workspaces may use, and how each route is limited (`W14`).
 
 A route whose path names something of a workspace is limited to the workspaces of the person: for anything else it
-answers as for an unknown id. Of the other routes, those are allowed that are listed here; all others concern the whole
-server, so a new route is refused until somebody has thought about it.
+answers as for an unknown id. Of the other routes, only those listed here are allowed. All others concern the whole
+server, so a new route is refused until it is listed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _PARAMETER = re.compile(r"{(\w+)}")
 
 
 def concerns_whole_server(method: str, path: str) -> bool:
-    """Whether a route needs somebody who may use all workspaces."""
+    """Whether a route needs a sender who may use all workspaces."""
     route = f"{method} {path}"
     if route in _WHOLE_SERVER:
         return True

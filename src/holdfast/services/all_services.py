@@ -135,9 +135,11 @@ class Services:
 
     def load(self) -> None:
         """Import and make all. Blocks."""
+        import secrets  # noqa: F401 - the first new token or code uses it
+
         _ = (self.settings, self.client_tools, self.memory, self.extensions, self.language_servers, self.mcp)
 
     async def reach(self, directories: tuple[str, ...]) -> WorkspaceReach:
-        """What somebody may see who may use only these directories."""
+        """What a person with only these directories may see."""
         await self.workspace_paths.load()
         return WorkspaceReach(directories, store=self.workspaces.store, paths=self.workspace_paths)

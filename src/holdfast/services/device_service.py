@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -153,6 +152,8 @@ class DeviceService:
         return PairedDevice(record.device, token)
 
     def _new_token(self, name: str, scope: AccessScope, *, person: str | None) -> tuple[str, TokenRecord]:
+        import secrets  # not above: few servers make a token
+
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         now = rfc3339(self._clock())
         return token, TokenRecord(_digest(token), Device(self._ids.new("dev"), name, scope, now, now, person=person))

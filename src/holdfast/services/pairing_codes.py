@@ -7,7 +7,6 @@ counts against the server. So a code can be guessed neither by one peer nor by m
 from __future__ import annotations
 
 import hmac
-import secrets
 from collections import deque
 from collections.abc import Callable
 
@@ -49,8 +48,14 @@ class OpenCode(Value, frozen=True):
         return "-".join(whole[start : start + 4] for start in range(0, len(whole), 4))
 
 
+def _choose(alphabet: str) -> str:
+    import secrets  # not above: few servers make a code
+
+    return secrets.choice(alphabet)
+
+
 class PairingCodes:
-    def __init__(self, *, seconds_now: Callable[[], float], choose: Callable[[str], str] = secrets.choice) -> None:
+    def __init__(self, *, seconds_now: Callable[[], float], choose: Callable[[str], str] = _choose) -> None:
         """``seconds_now`` is a clock that never goes back."""
         self._now = seconds_now
         self._choose = choose

@@ -25,7 +25,7 @@ from holdfast.store import Batch, CommittedEvent, Store
 from holdfast.store.writes import AnyWrite, PutPerson, PutToken
 from holdfast.tasks import OwnedTasks
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
+_NAME = r"[a-z0-9][a-z0-9._-]{0,59}"
 _CHANGED = ("people",)
 
 
@@ -80,7 +80,7 @@ class PeopleService:
         return PageView(tuple(sorted((one for one in people if not one.removed_at), key=lambda one: one.name)), cursor)
 
     async def add(self, name: str, *, role: AccessScope, workspaces: tuple[str, ...] | None) -> Person:
-        if _NAME.fullmatch(name) is None:
+        if re.fullmatch(_NAME, name) is None:
             raise BadRequest(
                 f"{name!r} is not a name of a person; use small letters, digits, '.', '_' and '-'",
                 detail={"field": "name"},

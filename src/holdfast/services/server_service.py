@@ -30,7 +30,7 @@ from holdfast.workspace.shared_parts import SharedParts
 
 _STATS_DAYS = 30
 _MAX_FOREIGN_IDS = 1000
-"""How many ids are looked at to find those that somebody may see."""
+"""How many ids are read to find those that the sender may see."""
 
 
 class ServerService:
@@ -89,10 +89,16 @@ class ServerService:
         )
 
     def stop(self, *, if_idle: bool, own_requests: int = 0) -> None:
-        """Begin to stop. With ``if_idle``, raise `Conflict` if anything is active.
+        """Begin to stop. With ``if_idle``, raise `Conflict` if anything is active, or the server is to be kept.
 
         ``own_requests`` is the number of active requests that belong to the caller.
         """
+        if if_idle and self._state.is_kept:
+            raise Conflict(
+                "the server was not started by a client, but by a person or a service manager; stop it there, or with "
+                "'holdfast stop'",
+                code="server_kept",
+            )
         if if_idle and (self._workspaces.is_busy or self._state.active_requests > own_requests):
             raise Conflict(
                 "the server is busy; wait until its runs and jobs have ended, or stop it without 'if_idle'",

@@ -18,6 +18,8 @@ class ServerState:
         self._stop = asyncio.Event()
         self._second_stop = asyncio.Event()
         self._runs_stopped = asyncio.Event()
+        self.is_kept = False
+        """Whether a person or a service manager runs this server: no client replaces it by one of its own."""
 
     @property
     def uptime(self) -> float:

@@ -40,7 +40,7 @@ class WorkspaceDirectories:
 
 
 class WorkspaceReach:
-    """What somebody with these directories may see. `WorkspaceDirectories.load` must have been called."""
+    """What a person with these directories may see. `WorkspaceDirectories.load` must have been called."""
 
     def __init__(self, directories: tuple[str, ...], *, store: Store, paths: WorkspaceDirectories) -> None:
         self._directories = directories

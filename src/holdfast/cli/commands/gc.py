@@ -24,7 +24,7 @@ def configure(parser: Parser) -> None:
         "does this once an hour; this command does it now, gives the free space back to the disk, and says how much.\n"
         "Sessions are removed only with --sessions.",
         examples=(
-            ("holdfast gc", "free what nobody needs"),
+            ("holdfast gc", "free what is no longer needed"),
             ("holdfast gc --sessions 90 --yes", "also delete the sessions of all directories unused for 90 days"),
         ),
     )

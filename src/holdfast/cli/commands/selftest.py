@@ -158,7 +158,7 @@ class LiveTable:
 
     def _draw(self) -> None:
         width = os.get_terminal_size(self._stream.fileno()).columns
-        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        up = f"\r\x1b[{self._drawn}A" if self._drawn else ""
         lines = [self.line(_fitting(result, width)) + "\x1b[K" for result in self._results]
         self._stream.write(up + "\n".join(lines) + "\n")
         self._stream.flush()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from pathlib import Path
 
 from holdfast.cli.argument_parser import Parser
 from holdfast.cli.exit_status import CommandError, Exit
-from holdfast.client.local_server import ALREADY_RUNNING
 from holdfast.locations import Locations
 
 
@@ -47,6 +47,14 @@ def configure(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    gc.disable()  # until the server answers: what is made until then lives as long as the process
+    try:
+        return _serve(args)
+    finally:
+        gc.enable()
+
+
+def _serve(args: argparse.Namespace) -> int:
     from holdfast.app import ListenOptions, serve_until_stopped
     from holdfast.errors import ConfigError, StoreLocked
 
@@ -62,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
     )
 
     def ready(addresses: tuple[str, ...]) -> None:
+        gc.freeze()
+        gc.enable()
         for address in addresses:
             print(address)
         if args.listen and listen.token is None:
@@ -78,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
         advice = "'holdfast serve --help' shows the usage"
         raise CommandError(error.message, advice=advice, status=Exit.USAGE) from None
     except StoreLocked as error:
+        from holdfast.client.local_server import ALREADY_RUNNING  # not above: a server needs no client
+
         print(f"holdfast: {error.message}", file=sys.stderr)
         return ALREADY_RUNNING
     if not stop_is_written:

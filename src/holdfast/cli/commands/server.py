@@ -37,9 +37,11 @@ def configure_status(parser: Parser) -> None:
 def configure_stop(parser: Parser) -> None:
     parser.explain(
         "Stop the server. Active runs are interrupted and keep their text; queued runs stay queued.",
-        examples=(("holdfast stop --if-idle", "only if no run is active or queued"),),
+        examples=(("holdfast stop --if-idle", "only if a command started it, and no run is active or queued"),),
     )
-    parser.add_argument("--if-idle", action="store_true", help="only if no run is active or queued")
+    parser.add_argument(
+        "--if-idle", action="store_true", help="only if a command started it, and no run is active or queued"
+    )
     parser.set_defaults(run=stop)
 
 

@@ -1,4 +1,4 @@
-"""The server itself, and what is asked of all workspaces: ids, search, usage, the event stream."""
+"""The server itself, and what concerns all workspaces: ids, search, usage, the event stream."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.errors import Forbidden, HoldfastError, MethodNotAllowed
 from holdfast.schema.api.request_bodies import NoParameters, QueryParameters, RequestBody
+from holdfast.schema.base import make_decoder
 from holdfast.schema.devices import AccessScope
 from holdfast.schema.runs import Accepted
 from holdfast.server.http.audited_request import AuditedRequest, actor_of
@@ -186,7 +187,7 @@ class EndpointApp:
     def _decoder(self) -> msgspec.json.Decoder[Any] | None:
         """Made at the first request, as `_query`: for all endpoints, it would take a tenth of the start."""
         body = self._endpoint.body
-        return None if body is None else msgspec.json.Decoder(body)
+        return None if body is None else make_decoder(body)
 
     @cached_property
     def _query(self) -> QueryReader[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
@@ -105,7 +105,7 @@ def _expected(error: HoldfastError, scope: Scope) -> JsonResponse:
 
 
 def _bug(error: BaseException, scope: Scope, *, shown: HoldfastError | None = None) -> JsonResponse:
-    log_id = f"flt_{secrets.token_hex(8)}"
+    log_id = f"flt_{os.urandom(8).hex()}"
     _logger.error("%s: %s %s failed", log_id, scope["method"], scope["path"], exc_info=error)
     if shown is None:
         shown = InternalError("the server failed to handle this request; find this id in its log")

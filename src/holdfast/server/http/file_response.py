@@ -16,7 +16,7 @@ from holdfast.server.http.request_parsing import Receive
 from holdfast.server.http.responses import Header, Scope, Send
 
 _PIECE_BYTES = 1 << 18
-_RANGE = re.compile(rb"bytes=(\d{0,15})-(\d{0,15})")
+_RANGE = rb"bytes=(\d{0,15})-(\d{0,15})"
 
 
 class FileResponse:
@@ -93,7 +93,7 @@ def _open(path: Path) -> tuple[BinaryIO, int]:
 
 
 def _parse_range(header: bytes | None, size: int) -> tuple[int, int] | None:
-    found = _RANGE.fullmatch(header or b"")
+    found = re.fullmatch(_RANGE, header or b"")
     if found is None or not (found[1] or found[2]):
         return None
     if not found[1]:

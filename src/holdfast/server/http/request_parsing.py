@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -176,6 +175,8 @@ def _parse_query(query: bytes) -> list[tuple[str, str]]:
 
 def _decode_leniently(body: bytes, body_type: type[T]) -> T:
     """Decode with half surrogate pairs replaced, and with ``2.0`` read as an integer as JSON allows."""
+    import json  # not above: few bodies need it
+
     try:
         return msgspec.convert(_repair(json.loads(body, parse_constant=_refuse_constant)), body_type)
     except msgspec.ValidationError as error:
