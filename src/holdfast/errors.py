@@ -175,6 +175,10 @@ class StoreLocked(CommitRefused):
     code, status = "store_locked", 503
 
 
+OUTCOME_UNKNOWN = "outcome_unknown"
+"""The code of a `StoreUnreachable` of a server that stops: whether the change was stored shows at its next start."""
+
+
 class StoreUnreachable(CommitRefused):
     """The database server does not answer. Waiting helps: the connection is made again by itself."""
 

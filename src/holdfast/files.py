@@ -11,10 +11,19 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 _CHUNK = 1 << 20
 _POLL_SECONDS = 0.005
+
+
+@cache
+def initial_descriptor_limit() -> int:
+    """How many open files this process was allowed when this was first called: before it raised its limit."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class NotRegularFile(OSError):

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.directories import SOCKET_NAME, find_directories
 from holdfast.errors import ConfigError
-
-_MAX_SOCKET_PATH = 100
-"""Bytes of a Unix socket's path that every kernel accepts (macOS 104 and Linux 108, with the closing zero)."""
 
 
 class Locations(msgspec.Struct, frozen=True):
@@ -31,19 +29,7 @@ class Locations(msgspec.Struct, frozen=True):
     @classmethod
     def from_env(cls, env: Mapping[str, str], *, platform: str = sys.platform, uid: int | None = None) -> Locations:
         """Return the locations for an environment. Raises `ConfigError` if it names no usable directory."""
-        uid = os.getuid() if uid is None else uid
-        if root := env.get("HOLDFAST_HOME"):
-            home = Path(root)
-            if not home.is_absolute():
-                raise ConfigError(f"HOLDFAST_HOME must be an absolute path, got {root!r}")
-            found = cls(home / "config", home / "data", home / "state", home / "run")
-        else:
-            found = cls(*_default_directories(env, platform=platform, uid=uid))
-        return (
-            found
-            if _socket_fits(found.socket)
-            else msgspec.structs.replace(found, runtime_dir=_short_runtime_dir(found, uid))
-        )
+        return cls(*map(Path, find_directories(env, platform=platform, uid=uid)))
 
     @property
     def config_file(self) -> Path:
@@ -141,7 +127,7 @@ class Locations(msgspec.Struct, frozen=True):
 
     @property
     def socket(self) -> Path:
-        return self.runtime_dir / "holdfast.sock"
+        return self.runtime_dir / SOCKET_NAME
 
     def prepare(self) -> None:
         """Create the directories, private to the user. Blocks; call it in a thread or before the event loop starts."""
@@ -151,48 +137,6 @@ class Locations(msgspec.Struct, frozen=True):
             _create(directory)
         _create(self.runtime_dir)
         _require_private(self.runtime_dir)
-
-
-def _default_directories(env: Mapping[str, str], *, platform: str, uid: int) -> tuple[Path, Path, Path, Path]:
-    home = _home(env, uid=uid)
-    mac = platform == "darwin"
-    support = home / "Library" / "Application Support" / "holdfast"
-    config = _xdg(env, "XDG_CONFIG_HOME", support if mac else home / ".config" / "holdfast")
-    data = _xdg(env, "XDG_DATA_HOME", support if mac else home / ".local" / "share" / "holdfast")
-    state = _xdg(env, "XDG_STATE_HOME", support / "state" if mac else home / ".local" / "state" / "holdfast")
-    temporary = env.get("TMPDIR", "") if mac else ""
-    private = Path(temporary) / "holdfast" if temporary.startswith("/") else state / "run"
-    return config, data, state, _xdg(env, "XDG_RUNTIME_DIR", private)
-
-
-def _xdg(env: Mapping[str, str], name: str, default: Path) -> Path:
-    """The XDG specification says that a relative path must be ignored."""
-    value = env.get(name, "")
-    return Path(value) / "holdfast" if value.startswith("/") else default
-
-
-def _home(env: Mapping[str, str], *, uid: int) -> Path:
-    home = env.get("HOME", "")
-    if home.startswith("/"):
-        return Path(home)
-    import pwd
-
-    try:
-        return Path(pwd.getpwuid(uid).pw_dir)
-    except KeyError:
-        raise ConfigError("HOME is not set and the user has no home directory; set HOME or HOLDFAST_HOME") from None
-
-
-def _socket_fits(socket: Path) -> bool:
-    return len(os.fsencode(socket)) <= _MAX_SOCKET_PATH
-
-
-def _short_runtime_dir(locations: Locations, uid: int) -> Path:
-    """Return a directory with a short enough socket path. Client and server compute the same one."""
-    import hashlib
-
-    digest = hashlib.sha256(os.fsencode(locations.runtime_dir)).hexdigest()[:16]
-    return Path("/tmp") / f"holdfast-{uid}-{digest}"
 
 
 def _create(directory: Path) -> None:

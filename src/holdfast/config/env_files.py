@@ -26,14 +26,10 @@ _MAX_SECRETS = 200
 _MIN_RANDOM = 20
 _EXAMPLES = frozenset({"example", "examples", "sample", "template", "dist", "defaults"})
 _SKIPPED = frozenset({"node_modules", "venv", "target", "dist", "build", "vendor", "__pycache__"})
-_ENV_COMMAND = re.compile(r"\.env|\.e[*?\[]|\.\*|\b(?:e|f)?grep\b|\b(?:rg|ag|ack|find|tar|xargs)\b")
-_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=[ \t]*(.*)")
-_SECRET_NAME = re.compile(
-    r"auth|key|token|secret|passw|pwd|cookie|credential|private|signature|salt|dsn|webhook", re.IGNORECASE
-)
-_PLACEHOLDER = re.compile(
-    r"(?:your|my|change|replace|insert|example|placeholder|dummy|todo|xxx|\*\*\*|<|\$\{)", re.IGNORECASE
-)
+_ENV_COMMAND = r"\.env|\.e[*?\[]|\.\*|\b(?:e|f)?grep\b|\b(?:rg|ag|ack|find|tar|xargs)\b"  # compiled when used
+_LINE = r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=[ \t]*(.*)"
+_SECRET_NAME = r"(?i)auth|key|token|secret|passw|pwd|cookie|credential|private|signature|salt|dsn|webhook"
+_PLACEHOLDER = r"(?i)your|my|change|replace|insert|example|placeholder|dummy|todo|xxx|\*\*\*|<|\$\{"
 
 
 def is_env_file(name: str) -> bool:
@@ -54,7 +50,7 @@ def find_deep_env_files(directory: Path) -> tuple[Path, ...]:
 
 def may_show_env_files(command: str) -> bool:
     """Whether a command names a ``.env`` file or searches many files."""
-    return _ENV_COMMAND.search(command) is not None
+    return re.search(_ENV_COMMAND, command) is not None
 
 
 def _find(directory: Path, *, levels: int, directories: int) -> tuple[Path, ...]:
@@ -102,7 +98,7 @@ def _variables(text: str) -> Iterator[tuple[str, str]]:
     while position < len(text):
         end = text.find("\n", position)
         end = len(text) if end < 0 else end
-        found = _LINE.fullmatch(text[position:end].rstrip("\r"))
+        found = re.fullmatch(_LINE, text[position:end].rstrip("\r"))
         position = end + 1
         if found is None:
             continue
@@ -120,13 +116,13 @@ def _variables(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _secret_parts(name: str, value: str) -> Iterator[str]:
-    if _PLACEHOLDER.match(value):
+    if re.match(_PLACEHOLDER, value):
         return
     if "://" in value:
         yield from _password(value)
-        if not _SECRET_NAME.search(name):
+        if not re.search(_SECRET_NAME, name):
             return
-    if _SECRET_NAME.search(name) or _is_random(value):
+    if re.search(_SECRET_NAME, name) or _is_random(value):
         yield value
         if "\\n" in value:
             yield value.replace("\\n", "\n")

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import NamedTuple
+
+import msgspec
 
 _WORD_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _DASHED_CHARACTERS = _WORD_CHARACTERS | frozenset("_-")
 
 
-class KeyPattern(NamedTuple):
+class KeyPattern(msgspec.Struct, frozen=True):
     prefix: str
     run_source: str
     key_source: str

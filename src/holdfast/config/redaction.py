@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 from holdfast.config.key_patterns import KEY_PATTERNS, KeyPattern
 from holdfast.config.secret_forms import SecretForms
@@ -163,7 +164,7 @@ class _Finder:
         self.plain = forms.plain
         self.encoded = forms.encoded
         self.patterns = patterns
-        literals = [*self.plain, *(pattern.prefix for pattern in patterns)]
+        self._literals = literals = [*self.plain, *(pattern.prefix for pattern in patterns)]
         self._longest_literal = max(map(len, literals), default=0)
         self._longest_encoded = 3 * max(map(len, self.encoded), default=0)
         """Each character of an encoded form can have a line break after it."""
@@ -171,14 +172,30 @@ class _Finder:
         self.longest = max(self._longest_literal, self._longest_encoded, longest_pattern)
         """Characters of the longest match."""
         self.shortest = min(map(len, (*literals, *self.encoded)), default=0)
-        self.starts = re.compile(
-            "|".join([*_start_regex(literals), *_start_regex(self.encoded, broken=True)]) or "(?!)"
-        )
-        """Finds the first characters of a secret, also if the end of the text cuts them off."""
-        self._plain_starts = re.compile("|".join(_start_regex(literals)) or "(?!)")
-        self._encoded_starts = re.compile("|".join(_start_regex(self.encoded)) or "(?!)")
-        self._literals_by_start = _by_start(literals)
-        self._encoded_by_start = _by_start(self.encoded)
+
+    @cached_property
+    def starts(self) -> re.Pattern[str]:
+        """Finds the first characters of a secret, also if the end of the text cuts them off.
+
+        Compiled for the first stream, as the others: a prompt is accepted without it.
+        """
+        return re.compile("|".join([*_start_regex(self._literals), *_start_regex(self.encoded, broken=True)]) or "(?!)")
+
+    @cached_property
+    def _plain_starts(self) -> re.Pattern[str]:
+        return re.compile("|".join(_start_regex(self._literals)) or "(?!)")
+
+    @cached_property
+    def _encoded_starts(self) -> re.Pattern[str]:
+        return re.compile("|".join(_start_regex(self.encoded)) or "(?!)")
+
+    @cached_property
+    def _literals_by_start(self) -> dict[str, list[str]]:
+        return _by_start(self._literals)
+
+    @cached_property
+    def _encoded_by_start(self) -> dict[str, list[str]]:
+        return _by_start(self.encoded)
 
     def __bool__(self) -> bool:
         return bool(self.plain or self.patterns)

@@ -20,6 +20,7 @@ from holdfast.config.setting_types import KeySource, Secret, is_name
 from holdfast.config.settings import Settings
 from holdfast.config.toml_document import KeyPath
 from holdfast.errors import ConfigError, ModelAuth
+from holdfast.schema.base import LateDecoder
 
 _MAX_KEY_BYTES = 1 << 16
 
@@ -32,6 +33,9 @@ FLEET_TOKEN_VARIABLE = "HOLDFAST_FLEET_TOKEN"
 class _KeyFile(msgspec.Struct):
     keys: dict[str, str] = {}
     version: int = 1
+
+
+_key_file = LateDecoder(_KeyFile)
 
 
 class SecretStore:
@@ -67,7 +71,7 @@ class SecretStore:
         if data is None:
             return {}
         try:
-            return msgspec.json.decode(data, type=_KeyFile).keys
+            return _key_file.decode(data).keys
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise problem_with(self._path, "is damaged; remove it and set your keys again") from None
 

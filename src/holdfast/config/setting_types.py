@@ -205,6 +205,12 @@ class StoreUrl(Url):
         is_address = isinstance(value, str) and re.fullmatch(r"postgres(?:ql)?://[^\s\x00-\x1f\x7f]*", value)
         if not is_address:
             raise ValueError("expected an address such as 'postgresql://holdfast@db.example/holdfast'")
+        assert isinstance(value, str)
+        if re.match(r"\w+://[^/@:?]*:[^@?]*[/@][^?]*@", value):
+            raise ValueError(
+                "the password in the address has a '/' or '@'; write '%2F' or '%40', or better leave it out and run "
+                "'holdfast store password'"
+            )
         return cls(value)
 
     @property
@@ -213,7 +219,8 @@ class StoreUrl(Url):
         return Secret(unquote(found[1])) if found and found[1] else None
 
     def to_config(self) -> str:
-        return re.sub(r"(?<=[?&]password=)[^&]*", HIDDEN, re.sub(r"(?<=//)([^/@:]*):[^/@]*@", rf"\1:{HIDDEN}@", self))
+        hidden = re.sub(r"(?<=//)([^/@:?]*):.*@", rf"\1:{HIDDEN}@", self)
+        return re.sub(r"([?&](?:ssl)?password=)[^&]*", rf"\1{HIDDEN}", hidden)
 
 
 class Headers(dict[str, str], Leaf):

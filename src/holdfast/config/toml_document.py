@@ -12,12 +12,10 @@ _MAX_KEY_PARTS = 32
 _MAX_KEY_LENGTH = 500
 _MAX_EQUALS_IN_KEY = 4
 _MAX_SEARCHED = 1 << 18
-_LONG_KEY = re.compile(
-    r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){""" + f"{_MAX_KEY_PARTS}}}", re.ASCII
-)
-_BARE_KEYS = re.compile(rf"[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++){{0,{_MAX_KEY_PARTS - 1}}}", re.ASCII)
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-_POSITION = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
+_LONG_KEY = r"""(?a)(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){""" + f"{_MAX_KEY_PARTS}}}"
+_BARE_KEYS = rf"[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++){{0,{_MAX_KEY_PARTS - 1}}}"
+_BARE_KEY = r"[A-Za-z0-9_-]+"
+_POSITION = r"\(at line (\d+), column \d+\)|\(at end of document\)"
 _OPENING = re.compile(r'"""|\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#.*')
 
 
@@ -31,7 +29,7 @@ class TomlError(ValueError):
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse a document into plain values. The error never shows a value."""
-    if found := _LONG_KEY.search(text):  # the parser needs memory quadratic in the depth of a key
+    if found := re.search(_LONG_KEY, text):  # the parser needs memory quadratic in the depth of a key
         raise TomlError(f"a key has more than {_MAX_KEY_PARTS} parts", line=text.count("\n", 0, found.start()) + 1)
     import tomllib  # most users have few files of this kind, or none
 
@@ -41,10 +39,10 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise TomlError("lists or tables are nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
-        position = _POSITION.search(message)
+        position = re.search(_POSITION, message)
         last = text.rstrip().count("\n") + 1
         line = (int(position[1]) if position[1] else last) if position else None
-        reason = _POSITION.sub("", message).strip() or "unexpected text"
+        reason = re.sub(_POSITION, "", message).strip() or "unexpected text"
         raise TomlError(f"is not valid TOML: {reason}", line=line) from None
     except ValueError:
         raise TomlError("is not valid TOML: a number or date is out of range") from None
@@ -60,7 +58,7 @@ def parse_key(text: str) -> KeyPath:
 
 def format_key(path: KeyPath) -> str:
     """A key path as TOML writes it."""
-    return ".".join(part if _BARE_KEY.fullmatch(part) else _quoted(part) for part in path)
+    return ".".join(part if re.fullmatch(_BARE_KEY, part) else _quoted(part) for part in path)
 
 
 class KeyLines:
@@ -112,9 +110,9 @@ def _key_before_equals(line: str) -> KeyPath | None:
 
 def _key_of(text: str) -> KeyPath | None:
     text = text.strip()
-    if _BARE_KEYS.fullmatch(text):
+    if re.fullmatch(_BARE_KEYS, text):
         return tuple(text.split("."))
-    if not text or text.startswith("#") or "\n" in text or _LONG_KEY.search(text):
+    if not text or text.startswith("#") or "\n" in text or re.search(_LONG_KEY, text):
         return None
     import tomllib
 

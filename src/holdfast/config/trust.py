@@ -13,11 +13,15 @@ import msgspec
 
 from holdfast.config.config_files import WRITABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_bytes
 from holdfast.errors import ConfigError
+from holdfast.schema.base import LateDecoder
 
 
 class _TrustFile(msgspec.Struct):
     directories: list[str] = []
     version: int = 1
+
+
+_trust_file = LateDecoder(_TrustFile)
 
 
 class TrustStore:
@@ -32,7 +36,7 @@ class TrustStore:
         if data is None:
             return ()
         try:
-            document = msgspec.json.decode(data, type=_TrustFile)
+            document = _trust_file.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise problem_with(self._path, "is damaged; remove it and trust your directories again") from None
         return tuple(sorted(Path(directory) for directory in document.directories))

@@ -6,7 +6,7 @@ import re
 
 from holdfast.schema.base import Value
 
-_CURSOR = re.compile(r"([0-9a-z]{1,64})\.([0-9]{1,18})", flags=re.ASCII)
+_CURSOR = r"([0-9a-z]{1,64})\.([0-9]{1,18})"
 
 
 class Cursor(Value, frozen=True):
@@ -21,7 +21,7 @@ class Cursor(Value, frozen=True):
 
 def parse_cursor(text: str) -> Cursor | None:
     """Return the cursor, or None if the text is not one."""
-    found = _CURSOR.fullmatch(text)
+    found = re.fullmatch(_CURSOR, text)
     return Cursor(found[1], int(found[2])) if found else None
 
 

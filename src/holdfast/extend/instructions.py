@@ -7,13 +7,10 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from holdfast.config.env_files import is_env_file
 from holdfast.files import repository_root
-from holdfast.schema.base import repair_text
-from holdfast.tools.files.held_directory import open_without_links
-from holdfast.tools.search.ignore_rules import IgnoreRules
+from holdfast.schema.base import Value, repair_text
 
 _NAMES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md")
 _RULES_FOLDER = ".cursor/rules"
@@ -26,11 +23,11 @@ _MAX_IMPORT_DEPTH = 5
 _MAX_IMPORTS = 20
 _IMPORTED_SUFFIXES = (".md", ".mdc", ".txt")
 """Of files outside the repository."""
-_CODE = re.compile(r"^(```+|~~~+).*?^\1[^\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-_IMPORT = re.compile(r"(?:^|(?<=[\s(]))@([\w.~/][^\s`'\"<>]*)", re.MULTILINE)
+_CODE = r"(?ms)^(```+|~~~+).*?^\1[^\n]*$|`[^`\n]*`"  # compiled when used
+_IMPORT = r"(?m)(?:^|(?<=[\s(]))@([\w.~/][^\s`'\"<>]*)"
 
 
-class InstructionFiles(NamedTuple):
+class InstructionFiles(Value, frozen=True):
     read: tuple[str, ...]
     ignored: tuple[str, ...]
     """Links that leave the repository."""
@@ -72,6 +69,8 @@ def entered_instructions(
     As for `read_instructions`, links that leave the repository are not followed. Folders that ignore rules exclude, and
     folders of dependencies, are left out: their files are not the project's.
     """
+    from holdfast.tools.search.ignore_rules import IgnoreRules  # not above: only runs enter folders
+
     root = repository_root(directory).resolve()
     rules = IgnoreRules(root)
     found: list[tuple[str, str]] = []
@@ -127,7 +126,7 @@ class _InstructionReader:
 
 def imported_paths(text: str) -> list[str]:
     """The paths that a text names as ``@path``. Code is not read for them."""
-    return [path.rstrip(".,;:)") for path in _IMPORT.findall(_CODE.sub(" ", text))]
+    return [path.rstrip(".,;:)") for path in re.findall(_IMPORT, re.sub(_CODE, " ", text))]
 
 
 def _candidates(directory: Path, user_file: Path | None) -> Iterator[Path]:
@@ -146,6 +145,8 @@ def _candidates(directory: Path, user_file: Path | None) -> Iterator[Path]:
 def _read(path: Path, *, inside: Path | None) -> str | None:
     if not os.path.lexists(path):
         return None  # most files that are looked for do not exist
+    from holdfast.tools.files.held_directory import open_without_links  # not above: only runs read them
+
     try:
         real = path.resolve()
         if inside is not None and not real.is_relative_to(inside):

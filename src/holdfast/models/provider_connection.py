@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urlsplit
@@ -108,6 +110,7 @@ class ProviderConnection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.is_open = False
+        self.socket: socket.socket | None = None
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._lost: BrokenHttpResponse | None = None
@@ -171,7 +174,10 @@ class ProviderConnection(asyncio.Protocol):
         return self.is_open and self.is_complete and self._keeps_open and not self._chunks
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close it at once. An event loop closes the socket only in a later step, so that is not waited for."""
+        if self.is_open and self.socket is not None:
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
@@ -362,4 +368,5 @@ class DirectConnections:
             raise ConnectTimeout from None
         except (OSError, UnicodeError) as error:
             raise CannotConnect(str(error)) from None
+        connection.socket = opened
         return connection

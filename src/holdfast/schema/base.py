@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from _thread import allocate_lock
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -80,6 +81,23 @@ def is_nested_deeper(value: object, depth: int) -> bool:
     return True
 
 
+_making = allocate_lock()
+
+
+def make_decoder(kind: type[T], *, strict: bool = True) -> msgspec.json.Decoder[T]:
+    """Make a JSON decoder; one thread at a time.
+
+    While `msgspec` reads the fields of a class, another thread that needs the same class gets the unfinished list, and
+    decoding with it crashes the process.
+    """
+    with _making:
+        return msgspec.json.Decoder(kind, strict=strict)
+
+
+_LONGEST_TAG = 64
+"""Bytes at the beginning of a value in which its tag is looked for."""
+
+
 class LateDecoder(Generic[T]):
     """A JSON decoder that is made at its first use: making one costs more than most programs decode with it."""
 
@@ -91,22 +109,39 @@ class LateDecoder(Generic[T]):
 
     def decode(self, raw: bytes | str | msgspec.Raw) -> T:
         if self._decoder is None:
-            self._decoder = msgspec.json.Decoder(self._kind)
+            self._decoder = make_decoder(self._kind)
         return self._decoder.decode(raw)
 
 
 class TaggedReader:
-    """Decodes a tagged union. A tag or shape that this version does not know becomes `Unknown`."""
+    """Decodes a tagged union. A tag or shape that this version does not know becomes `Unknown`.
+
+    The tag comes first in what this package encodes. It chooses the decoder, so that only decoders of types that occur
+    are made: one for a whole union takes milliseconds.
+    """
 
     def __init__(self, union: Any, tag_field: str) -> None:
         self._decoder: LateDecoder[Any] = LateDecoder(union)
+        self._by_tag = {_encoded_tag(kind): LateDecoder(kind) for kind in get_args(union)}
         self._tag_field = tag_field
+        self._start = f'{{"{tag_field}":"'.encode()
 
     def read(self, raw: bytes | msgspec.Raw) -> Any:
         try:
-            return self._decoder.decode(raw)
+            return self._decoder_for(raw).decode(raw)
         except msgspec.ValidationError:
             data = bytes(raw)
             found = msgspec.json.decode(data)
             tag = found.get(self._tag_field) if isinstance(found, dict) else None
             return Unknown(str(tag), data)
+
+    def _decoder_for(self, raw: bytes | msgspec.Raw) -> LateDecoder[Any]:
+        head = bytes(memoryview(raw)[:_LONGEST_TAG])
+        if not head.startswith(self._start):
+            return self._decoder
+        begin = len(self._start)
+        return self._by_tag.get(head[begin : head.find(b'"', begin)], self._decoder)
+
+
+def _encoded_tag(kind: Any) -> bytes:
+    return str(kind.__struct_config__.tag).encode()

@@ -38,8 +38,8 @@ SHELL_VARIABLES = (
 
 MAX_VARIABLES = 200
 MAX_LENGTH = 32_768
-_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|cookie|auth", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"://[^/\s@]+:[^/\s@]+@")
+_SECRET_NAME = r"(?i)key|token|secret|passw|credential|cookie|auth"
+_SECRET_VALUE = r"://[^/\s@]+:[^/\s@]+@"
 """An address with a password."""
 
 
@@ -52,8 +52,8 @@ def matches(name: str, patterns: Collection[str]) -> bool:
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable looks as if it holds a secret."""
-    by_name = name not in SHELL_VARIABLES and _SECRET_NAME.search(name) is not None
-    return by_name or _SECRET_VALUE.search(value) is not None
+    by_name = name not in SHELL_VARIABLES and re.search(_SECRET_NAME, name) is not None
+    return by_name or re.search(_SECRET_VALUE, value) is not None
 
 
 def select_variables(env: Mapping[str, str], patterns: Collection[str]) -> dict[str, str]:

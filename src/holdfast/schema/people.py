@@ -1,4 +1,4 @@
-"""People: whose a token is, what its owner may do, and in which directories."""
+"""People: the owners of tokens, what each may do, and in which directories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.schema.devices import AccessScope
 
 
 class Person(Value, frozen=True):
-    """Somebody who uses the server with tokens of their own."""
+    """A person who uses the server with tokens of their own."""
 
     name: str
     """Identifies the person; never changes."""

@@ -12,11 +12,11 @@ import msgspec
 
 from holdfast.schema.base import Value
 
-_PLACE: Final = re.compile(r" - at `\$([^`]*)`$")
-_STEPS: Final = re.compile(r"(?:\.\w+|\[\d+\])+")
-_STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]")
-_FIELD: Final = re.compile(r"(?:unknown|missing required) field `([^`]*)`")
-_GOT: Final = re.compile(r", got `(\w+)`")
+_PLACE: Final = r" - at `\$([^`]*)`$"  # these are compiled when a value is refused
+_STEPS: Final = r"(?:\.\w+|\[\d+\])+"
+_STEP: Final = r"\.(\w+)|\[(\d+)\]"
+_FIELD: Final = r"(?:unknown|missing required) field `([^`]*)`"
+_GOT: Final = r", got `(\w+)`"
 
 
 class InvalidValue(Value, frozen=True):
@@ -33,12 +33,12 @@ class InvalidValue(Value, frozen=True):
 def invalid_value(error: msgspec.ValidationError) -> InvalidValue:
     """Read the fields of an error from its message."""
     message = str(error)
-    place = found[1] if (found := _PLACE.search(message)) else ""
-    field = found[1] if (found := _FIELD.search(message)) else ""
-    got = found[1] if (found := _GOT.search(message)) else ""
-    path = tuple(int(index) if index else name for name, index in _STEP.findall(place))
+    place = found[1] if (found := re.search(_PLACE, message)) else ""
+    field = found[1] if (found := re.search(_FIELD, message)) else ""
+    got = found[1] if (found := re.search(_GOT, message)) else ""
+    path = tuple(int(index) if index else name for name, index in re.findall(_STEP, place))
     return InvalidValue(
-        path=path if _STEPS.fullmatch(place) else None,
+        path=path if re.fullmatch(_STEPS, place) else None,
         field=".".join(part for part in (place.removeprefix("."), field) if part),
         got=got,
     )

@@ -8,6 +8,9 @@ import platform
 import time
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from holdfast.agent.system_prompt import (
     Instructions,
     OfferedAgent,
@@ -17,7 +20,7 @@ from holdfast.agent.system_prompt import (
     Surroundings,
 )
 from holdfast.errors import BadRequest
-from holdfast.extend.file_extensions import ExtensionFiles, FileExtensions
+from holdfast.extend.file_extensions import FileExtensions
 from holdfast.extend.instructions import read_instructions
 from holdfast.extend.mcp.mcp_servers import McpServers
 from holdfast.extend.memory import memory_files, read_memory_text
@@ -25,6 +28,7 @@ from holdfast.files import find_program, repository_root
 from holdfast.ids import Clock
 from holdfast.locations import Locations
 from holdfast.tools.process.git_environment import neutral_git_environment
+from holdfast.tools.process.subprocess_end import kill_and_reap
 
 _MAX_SKILLS = 64
 _MAX_DESCRIPTION = 400
@@ -33,10 +37,19 @@ _MAX_STATUS_LINES = 20
 _GIT_SECONDS = 2.0
 
 
+class DirectoryFacts(msgspec.Struct, frozen=True):
+    """What only a read of the directory tells."""
+
+    git_branch: str | None
+    git_status: str | None
+    instructions: tuple[tuple[str, str], ...]
+    """Paths and texts."""
+
+
 class DirectoryContextGatherer:
     """Gathers the context of one directory. The git status is read only if it is trusted.
 
-    ``files`` were read when the turn was made.
+    ``files`` must be read before `gather`, but may be read while `read_directory` runs.
     """
 
     def __init__(
@@ -56,21 +69,31 @@ class DirectoryContextGatherer:
         self._trusted = trusted
         self._clock = clock
 
-    async def gather(self) -> PromptContext:
-        status_task = asyncio.create_task(self._git_status(), name="git status")
+    async def read_directory(self) -> DirectoryFacts:
+        if not self._trusted:
+            return await asyncio.to_thread(self._read)
+        status = asyncio.create_task(git_status(self._directory), name="git status")
         try:
-            branch, instructions, files = await asyncio.to_thread(self._read)
+            facts = await asyncio.to_thread(self._read)
+            return replace(facts, git_status=await status)
         finally:
-            status = await status_task
+            if not status.done():
+                status.cancel()
+                await asyncio.wait((status,))
+
+    async def gather(self, facts: DirectoryFacts | None = None) -> PromptContext:
+        """``facts``: a result of `read_directory`; None: read the directory now."""
+        facts = facts or await self.read_directory()
+        files = self._files.found
         return PromptContext(
             Surroundings(
                 directory=str(self._directory),
                 platform=f"{platform.system()} {platform.release()} ({platform.machine()})",
                 date=time.strftime("%Y-%m-%d", time.localtime(self._clock())),
-                git_branch=branch,
-                git_status=status,
+                git_branch=facts.git_branch,
+                git_status=facts.git_status,
             ),
-            tuple(Instructions(path, text) for path, text in instructions),
+            tuple(Instructions(path, text) for path, text in facts.instructions),
             tuple(
                 Skill(skill.name, skill.description[:_MAX_DESCRIPTION], skill.path)
                 for skill in files.usable_skills[:_MAX_SKILLS]
@@ -88,16 +111,13 @@ class DirectoryContextGatherer:
             ),
         )
 
-    async def _git_status(self) -> str | None:
-        return await git_status(self._directory) if self._trusted else None
-
-    def _read(self) -> tuple[str | None, tuple[tuple[str, str], ...], ExtensionFiles]:
+    def _read(self) -> DirectoryFacts:
         user_file = self._locations.instructions_file
         of_all, of_project = self._remembered()
         read = read_instructions(self._directory, user_file=user_file, trusted=self._trusted)
         of_user = tuple(file for file in read if file[0] == str(user_file))
         instructions = (*of_user, *of_all, *(file for file in read if file not in of_user), *of_project)
-        return git_branch(self._directory), instructions, self._files.found
+        return DirectoryFacts(git_branch(self._directory), None, instructions)
 
     def _remembered(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """Return the memory for all projects and for this one, as instruction files."""
@@ -158,8 +178,7 @@ async def changed_files(directory: Path) -> list[str] | None:
         return None
     finally:
         if process.returncode is None:
-            process.kill()
-            await process.wait()
+            await kill_and_reap(process)
     if process.returncode != 0:
         return None
     return output.decode("utf-8", "replace").splitlines()

@@ -10,6 +10,7 @@ from holdfast.errors import BadRequest
 from holdfast.files import find_program
 from holdfast.schema.base import Value
 from holdfast.tools.process.git_environment import neutral_git_environment
+from holdfast.tools.process.subprocess_end import kill_and_reap
 
 _MAX_DIFF_BYTES = 512 * 1024
 _MAX_UNTRACKED = 200
@@ -123,5 +124,4 @@ async def _git(directory: Path, *arguments: str) -> tuple[int | None, bytes]:
         raise BadRequest(f"git {arguments[0]} took longer than {_GIT_SECONDS:.0f} s") from None
     finally:
         if process.returncode is None:
-            process.kill()
-            await process.wait()
+            await kill_and_reap(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -85,6 +84,8 @@ async def _remove_old_contents(shared: SharedParts) -> int:
 
 
 def _remove_old_outputs(shared: SharedParts) -> int:
+    import shutil  # not above: it is slow to import, and the start needs only `mark_lost_jobs`
+
     before = shared.clock() - _OUTPUT_SECONDS
     old = [path for path in _files(shared.locations.outputs_dir) if path.lstat().st_mtime < before]
     for path in old:

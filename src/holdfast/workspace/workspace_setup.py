@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -101,13 +101,13 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, config=config, catalogue=self.catalogue.with_settings(config.settings))
 
 
-class _CachedSetup(NamedTuple):
+class _CachedSetup(msgspec.Struct, frozen=True):
     setup: Setup
     file_stamps: tuple[object, ...]
     checked_at: float
 
 
-class _CachedMasks(NamedTuple):
+class _CachedMasks(msgspec.Struct, frozen=True):
     known: Redactor
     """The redactor of the keyring from which this one was made."""
     secrets: frozenset[Secret]
@@ -195,7 +195,7 @@ class ConfiguredWorkspace:
         except HoldfastError:
             return (*OWN_VARIABLES, *SHELL_VARIABLES)
         if self._cached is not None:  # a prompt that follows looks at the files itself
-            self._cached = self._cached._replace(checked_at=-_SETUP_MAX_AGE)
+            self._cached = replace(self._cached, checked_at=-_SETUP_MAX_AGE)
         return variables
 
     def refuse_other_config(self, variables: Mapping[str, str] | None) -> None:

@@ -17,7 +17,7 @@ from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.agent.turn_limits import TurnLimits
 from holdfast.config.agent_types import AgentType, agent_of_run, agent_types
 from holdfast.config.settings import Settings
-from holdfast.extend.client_calls import ClientRunTools
+from holdfast.extend.client_run_tools import ClientRunTools
 from holdfast.extend.mcp.mcp_tools import McpRunTools
 from holdfast.models.protocol import Model
 from holdfast.schema.client_variables import merge_variables
@@ -27,6 +27,7 @@ from holdfast.tools.bash import BashTool
 from holdfast.tools.protocol import Tool
 from holdfast.tools.registry import OfferedTools, may_reach
 from holdfast.workspace.call_approval import WorkspaceCallApprover
+from holdfast.workspace.early_reads import EarlyReads
 from holdfast.workspace.model_sampling import RunSampling
 from holdfast.workspace.open_workspace import OpenWorkspace
 from holdfast.workspace.prompt_commands import CommandTools, WorkspacePromptExpander
@@ -67,15 +68,28 @@ class WorkspaceTurn:
         self._workspace = workspace
         self._run = run
         self._session = session
+        self._early: EarlyReads | None = None
 
     async def run(self, handle: TurnHandle) -> Ending | None:
         setup = await self._workspace.setup()
-        refreshing = (
-            self._workspace.refresh_extensions(setup) if self._run.kind in ("prompt", "compact") else _nothing()
-        )
-        variables, _ = await asyncio.gather(self._client_variables(), refreshing)
-        setup = setup.of_shell(variables)
-        return await (await self._turn(setup, variables, handle)).run(handle)
+        if self._run.kind == "prompt":
+            self._early = self._read_early(setup)
+        try:
+            refreshing = (
+                self._workspace.refresh_extensions(setup) if self._run.kind in ("prompt", "compact") else _nothing()
+            )
+            variables, _ = await asyncio.gather(self._client_variables(), refreshing)
+            setup = setup.of_shell(variables)
+            return await (await self._turn(setup, variables, handle)).run(handle)
+        finally:
+            if self._early is not None:
+                await self._early.close()
+
+    def _read_early(self, setup: Setup) -> EarlyReads:
+        workspace, run = self._workspace, self._run
+        is_kept = run.session_id in workspace.conversations
+        gatherer = workspace.context_gatherer(setup)
+        return EarlyReads(gatherer, workspace.shared.store, run, with_messages=not is_kept)
 
     async def _client_variables(self) -> dict[str, str] | None:
         """The variables sent with the run, or before it in its session. A sub-agent has those of its parent."""
@@ -120,6 +134,7 @@ class WorkspaceTurn:
             workspace, setup, mode=inputs.mode, root_session_id=inputs.root_session_id, hooks=hooks
         )
         offered = await self._offered_tools(inputs)
+        early = self._early
         called = workspace.commands.find(self._run.prompt) if inputs.agent is None else None
         return TurnDependencies(
             store=workspace.shared.store,
@@ -128,7 +143,7 @@ class WorkspaceTurn:
             expander=None if inputs.agent is not None else WorkspacePromptExpander(workspace.commands, offered),
             approver=approver,
             tool_contexts=self._tool_contexts(inputs, approver, hooks),
-            context_gatherer=workspace.context_gatherer(setup),
+            context_gatherer=early or workspace.context_gatherer(setup),
             observer=WorkspaceObserver(workspace, self._run.session_id, trusted=setup.trusted),
             titler=workspace.titles.using(inputs.small_model),
             limits=inputs.limits,
@@ -138,6 +153,7 @@ class WorkspaceTurn:
             role=inputs.role,
             effort=inputs.in_effect.effort,
             kept_conversations=workspace.conversations,
+            read_messages=early.messages if early is not None else None,
         )
 
     async def _inputs(self, setup: Setup, variables: Mapping[str, str] | None) -> _TurnInputs:

@@ -1,7 +1,7 @@
 """The messages between Holdfast and one running language server.
 
-A request is answered, times out, or fails when the connection ends; nobody waits for ever. What the server asks is
-answered at once, without waiting for anything. A server that floods the connection is stopped.
+A request is answered, times out, or fails when the connection ends; no caller waits without end. What the server asks
+is answered at once, without waiting for anything. A server that floods the connection is stopped.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from holdfast.errors import ModelMalformed
-from holdfast.schema.base import repair_text
+from holdfast.schema.base import make_decoder, repair_text
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class JsonReader(Generic[T]):
 
     def __init__(self, type_: type[T]) -> None:
         self._type = type_
-        self._decoder = msgspec.json.Decoder(type_, strict=False)
+        self._decoder = make_decoder(type_, strict=False)
 
     def read(self, data: bytes) -> T:
         """Raises `ModelMalformed`, which names the place of an error but does not quote the data."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from holdfast.store.sqlite.daily_backups import back_up_daily
-from holdfast.store.sqlite.database_restore import list_backups, restore_database
 from holdfast.store.sqlite.sqlite_store import SqliteStore, open_store
 
-__all__ = ["SqliteStore", "back_up_daily", "list_backups", "open_store", "restore_database"]
+__all__ = ["SqliteStore", "back_up_daily", "open_store"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
+import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
@@ -57,7 +57,8 @@ def _is_due(database: Path, directory: Path, path: Path, *, now: float) -> bool:
     if path.exists() or now - newest < _DAY / 2:
         return False
     needed = 2 * database.stat().st_size
-    if shutil.disk_usage(directory).free < needed:
+    disk = os.statvfs(directory)
+    if disk.f_bavail * disk.f_frsize < needed:
         _logger.warning("no automatic backup: %s needs %d bytes of free space", directory, needed)
         return False
     return True

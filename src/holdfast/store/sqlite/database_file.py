@@ -6,7 +6,6 @@ All functions block; run them in a thread.
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import time
 from contextlib import closing, suppress
@@ -73,7 +72,7 @@ class OwnerLock:
             os.close(self._fd)
             raise StoreLocked(
                 f"the database {str(database)!r} is in use by another Holdfast server (process {owner or 'unknown'}); "
-                "use that server, stop it, or set HOLDFAST_HOME to another directory",
+                "use that server, stop it (holdfast stop), or set HOLDFAST_HOME to another directory",
                 detail={"pid": int(owner) if owner.isdigit() else None, "path": str(database)},
             )
         with suppress(OSError):  # on a full disk the lock still holds; only the message lacks the process id
@@ -192,7 +191,7 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], .
                 connection.execute(statement)
             if number == 0:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute("INSERT INTO log VALUES (1, ?, 0, 0)", (secrets.token_hex(4),))
+                connection.execute("INSERT INTO log VALUES (1, ?, 0, 0)", (os.urandom(4).hex(),))
             connection.execute(f"PRAGMA user_version = {number + 1}")
             connection.execute("COMMIT")
         except BaseException:

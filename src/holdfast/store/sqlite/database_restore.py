@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import sqlite3
 from contextlib import closing
@@ -78,7 +77,7 @@ def _copy_checked(backup: Path, copy: Path) -> tuple[int, int]:
             findings = connection.execute("PRAGMA integrity_check(3)").fetchall()
             if findings != [("ok",)]:
                 raise StoreDamaged(f"the backup {str(backup)!r} is damaged too: {findings[0][0]}; choose another one")
-            connection.execute("UPDATE log SET id = ?", (secrets.token_hex(4),))
+            connection.execute("UPDATE log SET id = ?", (os.urandom(4).hex(),))
             (sessions,) = connection.execute("SELECT count(*) FROM sessions").fetchone()
             (runs,) = connection.execute("SELECT count(*) FROM runs").fetchone()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,8 +1,9 @@
 """The draft log: a file beside the database to which the text of open messages is appended.
 
 A thread appends what was streamed every `APPEND_SECONDS`, in one write that waits for no disk: it survives a killed
-process. Every `SYNC_SECONDS` it is flushed to the disk, for a power failure. The cost does not grow with the length of
-a message. When no message is open the file is emptied. The next start reads what is left in it.
+process. Every `SYNC_SECONDS` it is flushed to the disk, for a power failure, by a thread of its own: a slow disk must
+not delay what is appended meanwhile. The cost does not grow with the length of a message. When no message is open the
+file is emptied. The next start reads what is left in it.
 
 A record is one line of JSON. A line that is cut off or damaged is left out; the offsets of the lines after it show the
 gap. If the disk is full, the thread tries again with everything since the last good line.
@@ -138,7 +139,44 @@ class DraftLog:
                 except queue.Empty:
                     break
             writer.write()
-        writer.close()
+        writer.end()
+
+
+class _Flusher:
+    """Flushes the file to the disk in a thread, which starts with the first flush."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._queue: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def flush(self, file: int) -> None:
+        """Return at once. The file may be closed meanwhile."""
+        try:
+            self._queue.put(os.dup(file))
+        except OSError as error:
+            self._warn(error)
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="store-draft-sync", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (file := self._queue.get()) is not None:
+            try:
+                os.fdatasync(file)
+            except OSError as error:
+                self._warn(error)
+            finally:
+                os.close(file)
+
+    def _warn(self, error: OSError) -> None:
+        _logger.warning("the draft log %s cannot be flushed: %s", self._path, error)
 
 
 class _Writer:
@@ -155,6 +193,7 @@ class _Writer:
         self.delay = APPEND_SECONDS
         """How long to collect pieces before the next write."""
         self._must_clear = False
+        self._flusher = _Flusher(path)
 
     def take(self, work: DraftPiece | _Clear | _Replace) -> None:
         match work:
@@ -222,10 +261,11 @@ class _Writer:
     def sync(self) -> None:
         self._unsynced_since = None
         if self._file is not None:
-            try:
-                os.fdatasync(self._file)
-            except OSError as error:
-                _logger.warning("the draft log %s cannot be flushed: %s", self._path, error)
+            self._flusher.flush(self._file)
+
+    def end(self) -> None:
+        self.close()
+        self._flusher.close()
 
     def close(self) -> None:
         if self._file is not None:

@@ -11,6 +11,9 @@ _INDEXED = """SELECT sessions.workspace_id, sessions.id, sessions.title, message
     WHERE search MATCH :q AND (:workspace IS NULL OR sessions.workspace_id = :workspace)
     ORDER BY search.rank LIMIT :limit"""
 
+_NO_TEXT = (0, "")
+"""Changes nothing. A statement keeps a copy of its last values until it gets others, and a text may be very long."""
+
 
 class Fts5Index:
     """A `SearchIndex`. It has no content of its own, so it must be given the text that it removes."""
@@ -19,10 +22,11 @@ class Fts5Index:
         return sql.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone() is not None
 
     def add(self, sql: Sql, texts: list[tuple[int, str]]) -> None:
-        sql.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts)
+        sql.executemany("INSERT INTO search (rowid, text) SELECT ?1, ?2 WHERE ?1 > 0", [*texts, _NO_TEXT])
 
     def remove(self, sql: Sql, texts: list[tuple[int, str]]) -> None:
-        sql.executemany("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", texts)
+        insert = "INSERT INTO search (search, rowid, text) SELECT 'delete', ?1, ?2 WHERE ?1 > 0"
+        sql.executemany(insert, [*texts, _NO_TEXT])
 
     def find(self, sql: Sql, words: list[str], *, workspace_id: str | None, limit: int) -> list[Any]:
         q = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
