@@ -9,6 +9,7 @@ their own on loopback. Times are the best of some rounds; the CPU time counts al
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -328,4 +329,9 @@ async def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("peers", nargs="*", metavar="PEER", help=f"by default all of {', '.join(PEERS)}")
+    chosen: list[str] = parser.parse_args().peers
+    if unknown := set(chosen) - set(PEERS):
+        parser.error(f"unknown peer {min(unknown)!r}; known: {', '.join(PEERS)}")
+    asyncio.run(main(chosen))

@@ -43,7 +43,7 @@ class ServerBenchmark:
         relay_memory, our_memory = (resident_megabytes(subject.process.pid) for subject in self._subjects)
         return relay_memory, our_memory
 
-    def _id(self) -> str:
+    def new_id(self) -> str:
         self._number += 1
         return f"run_{self._number}"
 
@@ -63,7 +63,7 @@ class ServerBenchmark:
         connection = Connection(subject.port)
         async with reading_events(subject) as reader:
             for _ in range(40):
-                run_id = self._id()
+                run_id = self.new_id()
                 began = time.monotonic_ns()
                 await subject.start(connection, "quick", run_id)
                 accepted.append((time.monotonic_ns() - began) / 1e6)
@@ -90,7 +90,7 @@ class ServerBenchmark:
             return {"rate": count / (time.monotonic() - began), "cpu": used * 1e3 / count * 1000}
 
     async def _cpu_of_run(self, subject: Subject, reader: EventReader, kind: str) -> float:
-        connection, run_id = Connection(subject.port), self._id()
+        connection, run_id = Connection(subject.port), self.new_id()
         before = cpu_seconds(subject.process.pid)
         await subject.start(connection, kind, run_id)
         await reader.wait_for_ends([run_id])
@@ -103,7 +103,7 @@ class ServerBenchmark:
         connection, provider = Connection(subject.port), Connection(self._provider)
         async with reading_events(subject) as reader:
             for number in range(20):
-                run_id = self._id()
+                run_id = self.new_id()
                 await subject.start(connection, "hang", run_id)
                 await reader.wait_for_deltas(number + 1)
                 began = time.monotonic_ns()
@@ -120,7 +120,7 @@ class ServerBenchmark:
     async def at_once(self, subject: Subject, count: int) -> tuple[float, float]:
         """Seconds until this many runs that start together have ended, and the p99 of the accepts in milliseconds."""
         connections = [Connection(subject.port) for _ in range(count)]
-        run_ids = [self._id() for _ in range(count)]
+        run_ids = [self.new_id() for _ in range(count)]
         async with reading_events(subject) as reader:
             began = time.monotonic()
             starting = (self._accept_one(subject, *one) for one in zip(connections, run_ids, strict=True))

@@ -41,9 +41,9 @@ SUBSCRIBERS = 100
 _numbers = itertools.count(1)
 
 
-def prompt(session: int) -> Batch:
+def prompt(session: int, numbers: Iterator[int] = _numbers) -> Batch:
     """The commit of an accepted prompt, as the engine makes it."""
-    n = next(_numbers)
+    n = next(numbers)
     session_id = f"ses_{session}"
     run = a_run(f"run_{n}", session_id=session_id, seq=n, prompt="Please look at the failing test and fix it. " * 5)
     message = a_message(f"msg_{n}", Text(run.prompt), session_id=session_id, run_id=run.id, role="user")

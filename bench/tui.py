@@ -27,6 +27,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from support.figures import show
+from support.sample_answer import ANSWER
 
 AIMS = {
     "first_frame_ratio": 1.3,
@@ -41,26 +42,6 @@ FRAMES = 300
 DELTAS_PER_SECOND = 100
 STREAM_SECONDS = 5
 AT = "2026-01-01T00:00:00.000Z"
-
-ANSWER = """## What I found
-
-The function `slug()` splits at **every** blank; see src/slug.py:12 and [the docs](https://example.org/slug).
-
-1. Two blanks leave an empty word.
-2. The test expects one dash.
-
-```python
-def slug(text: str) -> str:
-    words = [word for word in text.lower().split() if word]
-    return "-".join(words)
-```
-
-| case | before | after |
-|---|---|---|
-| two blanks | `a--b` | `a-b` |
-
-That is all there is to it; the whole suite passes now and nothing else depends on the old behaviour of this function.
-"""
 
 
 def memory_mb() -> float:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from support.figures import show
+from support.sample_answer import ANSWER
 
 WEB_PYTHON = Path(__file__).parent.parent / ".venv-web/bin/python"
 CHROMIUM = os.environ.get("HOLDFAST_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
@@ -44,26 +45,6 @@ large = "bench/model"
 wire = "openai-chat"
 base_url = "{url}"
 api_key = "sk-bench-0123456789"
-"""
-ANSWER = """## What I found
-
-The function `slug()` splits at **every** blank; see src/slug.py:12 and [the docs](https://example.org/slug).
-
-1. Two blanks leave an empty word.
-2. The test expects one dash.
-
-```python
-def slug(text: str) -> str:
-    words = [word for word in text.lower().split() if word]
-    return "-".join(words)
-```
-
-| case | before | after |
-|---|---|---|
-| two blanks | `a--b` | `a-b` |
-
-That is all there is to it; the whole suite passes now and nothing else depends on the old behaviour of this function.
-
 """
 SCROLL = """async () => {
   const box = document.querySelector(".scroll");
@@ -155,7 +136,7 @@ async def serving(directory: Path) -> AsyncIterator[str]:
     def respond(received: ReceivedRequest) -> Answer:
         if "Give this coding task a title" in str(received.body["messages"][0]):
             return text("A title")
-        answer = (ANSWER * (DELTAS * 24 // len(ANSWER) + 1))[: DELTAS * 24]
+        answer = (f"{ANSWER}\n" * (DELTAS * 24 // len(ANSWER) + 1))[: DELTAS * 24]
         return Answer(pieces=(Say(answer, chunk=24),), pace=0.0005)
 
     home, work = directory / "home", directory / "work"

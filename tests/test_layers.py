@@ -1,9 +1,11 @@
 """Import rules, unique names, no import cycles, and pure modules that are pure."""
 
+import gc
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,14 @@ _FORBIDDEN_AT_START = (
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_garbage_collection() -> Iterator[None]:
+    """All syntax trees are kept, and the collector would look at them again and again: half of the time."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def _source_tree(tmp_path: Path, files: dict[str, str]) -> Path:
     """Write a source tree that looks like the package."""
     for name, text in files.items():
@@ -38,6 +48,7 @@ def _source_tree(tmp_path: Path, files: dict[str, str]) -> Path:
     return tmp_path
 
 
+@pytest.mark.timeout(180)  # some seconds of computing, which can take a minute beside much else
 def test_every_package_imports_only_what_its_row_names() -> None:
     assert list(broken_layers(_SOURCE)) == []
 

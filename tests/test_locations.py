@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.directories import find_directories
 from holdfast.errors import ConfigError
 from holdfast.locations import Locations
 
@@ -46,6 +47,16 @@ def test_the_defaults_on_macos() -> None:
 def test_a_relative_xdg_path_is_ignored() -> None:
     found = Locations.from_env({"HOME": "/home/me", "XDG_DATA_HOME": "data"}, platform="linux")
     assert found.data_dir == Path("/home/me/.local/share/holdfast")
+
+
+@pytest.mark.parametrize("home", ["/a//b/", "/a/./b", "//a/b", "///a/b", "/", "/a/../b", "/ä b/c", "/" + "x" * 99])
+def test_the_socket_is_found_without_pathlib_at_the_same_place(home: str) -> None:
+    root = Path(home)
+    expected = root / "run" / "holdfast.sock"
+    found = find_directories({"HOLDFAST_HOME": home})
+    assert found.data == str(root / "data")
+    assert found.socket == str(Locations.from_env({"HOLDFAST_HOME": home}).socket)
+    assert (found.socket == str(expected)) == (len(os.fsencode(expected)) <= 100)
 
 
 def test_a_relative_holdfast_home_is_refused() -> None:

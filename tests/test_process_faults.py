@@ -26,3 +26,15 @@ async def test_no_schedule_of_process_faults_loses_a_prompt(home: Path, share: S
             share.count("schedules")
             for what, number in (await schedules.play(seed)).items():
                 share.count(what, number)
+
+
+@pytest.mark.stress(weight=4)
+@pytest.mark.promise(*PROMISES)
+async def test_no_schedule_of_process_faults_loses_a_prompt_on_postgresql(
+    home: Path, postgres_database: str, share: StressShare
+) -> None:
+    async with process_schedules(home, database=postgres_database) as schedules:
+        for seed in share.seeds(at_least=share.full(40)):
+            share.count("schedules")
+            for what, number in (await schedules.play(seed)).items():
+                share.count(what, number)

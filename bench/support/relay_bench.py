@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,14 +39,8 @@ KINDS = {
 _LARGE_DELTA = "word " * 800
 _COMMAND = {"command": "true", "description": "do nothing"}
 
-SERVER_PROGRAM = """
-import asyncio, os
-from holdfast.app import ListenOptions, run_server
-from holdfast.locations import Locations
-from holdfast.server import run_on_loop
-listen = ListenOptions(tcp="127.0.0.1:" + os.environ["BENCH_PORT"], token=os.environ["BENCH_TOKEN"])
-run_on_loop(run_server(Locations.from_env(os.environ), os.environ, listen=listen))
-"""
+SERVER_COMMAND = (sys.executable, "-P", "-m", "holdfast", "serve")
+"""As every command starts the server."""
 
 
 class Provider:
@@ -317,11 +311,19 @@ class Ours:
     name = "ours"
     events = "/v1/events"
 
-    def __init__(self, provider: int, home: Path, *, settings: str = "") -> None:
+    def __init__(
+        self,
+        provider: int,
+        home: Path,
+        *,
+        settings: str = "",
+        work: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = free_port()
         self.database = home / "home" / "data" / "holdfast.db"
-        self._work = home / "work"
-        self._work.mkdir(parents=True)
+        self._work = work or home / "work"
+        self._work.mkdir(parents=True, exist_ok=True)
         config = home / "home" / "config"
         config.mkdir(parents=True)
         (config / "config.toml").write_text(
@@ -335,8 +337,8 @@ class Ours:
         env = {
             **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
             "HOLDFAST_HOME": str(home / "home"),
-            "BENCH_PORT": str(self.port),
-            "BENCH_TOKEN": TOKEN,
+            "HOLDFAST_TOKEN": TOKEN,
+            **(variables or {}),
         }
         self._env = env
         self._workspace = ""
@@ -344,7 +346,9 @@ class Ours:
 
     def launch(self) -> None:
         """Start it, also again after a stop."""
-        self.process = subprocess.Popen([sys.executable, "-c", SERVER_PROGRAM], env=self._env)
+        self.process = subprocess.Popen(
+            [*SERVER_COMMAND, "--listen", f"127.0.0.1:{self.port}"], env=self._env, stdout=subprocess.DEVNULL
+        )
 
     async def prepare(self) -> None:
         connection = Connection(self.port)

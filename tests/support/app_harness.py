@@ -15,6 +15,7 @@ from holdfast.runs import EngineLimits
 from holdfast.schema.events import Event, read_event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
+from tests.support.any_store import store_variable
 from tests.support.engine_harness import LONG_LIMITS
 
 
@@ -82,7 +83,8 @@ async def open_app_harness(
     """Open a server with one untrusted workspace. Its model ``offline/demo`` follows the script."""
     home, work = directory / "home", directory / "work"
     work.mkdir(exist_ok=True)
-    environment = {**os.environ, "HOLDFAST_HOME": str(home), **(env or {})}
+    store = await store_variable(home)
+    environment = {**os.environ, "HOLDFAST_HOME": str(home), **store, **(env or {})}
     scripts = {"demo": script} if script is not None else None
     locations = Locations.from_env(environment)
     if config:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.errors import StoreUnwritable
+from holdfast.errors import CommitRefused, StoreUnwritable
 from holdfast.events import Hub
 from holdfast.ids import Ids
 from holdfast.runs import Engine, EngineLimits, IntentFile
@@ -41,9 +41,10 @@ class ControlledStore:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
-        self.refusing: StoreUnwritable | None = None
+        self.refusing: CommitRefused | None = None
         """While set, every commit is refused."""
         self.refused = 0
+        self.was_refused = asyncio.Event()
         self.open = asyncio.Event()
         """While not set, commits wait."""
         self.open.set()
@@ -59,6 +60,7 @@ class ControlledStore:
     async def commit(self, batch: Batch) -> Committed:
         if self.refusing is not None:
             self.refused += 1
+            self.was_refused.set()
             raise self.refusing
         if not self.open.is_set():
             self.held += 1

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = "holdfast"
 """The package itself: its version, and the public names of the interface for programs, which it imports lazily."""
 
-BASE = frozenset({"schema", "errors", "files", "ids", "locations", "tasks"})
+BASE = frozenset({"schema", "directories", "errors", "files", "ids", "locations", "tasks"})
 """What every package may import."""
 _CORE = BASE | {"config", "store", "events", "models", "tools", "approvals"}
 _FACE = BASE | {"client"}
@@ -86,6 +86,7 @@ _PURE_LIBRARIES = frozenset(
         *{"__future__", "abc", "bisect", "collections", "copy", "dataclasses", "datetime", "difflib", "enum"},
         *{"functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "textwrap"},
         *{"types", "typing", "unicodedata", "msgspec", "ast", "codecs", "posixpath", "shlex"},
+        "_thread",  # a lock around `msgspec`, which is not safe while it makes a decoder
     }
 )
 ROLE_NAMES = frozenset({"__init__", "__main__", "protocol", "retry", "state"})

@@ -9,8 +9,8 @@ import random
 import resource
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from holdfast.selftest.check_context import CheckContext, all_runs, provider_con
 from holdfast.selftest.check_provider import CheckProvider
 from holdfast.testing import Answer, Call, Hang, Say, calls
 from tests.store.faulty_database import small_disk
+from tests.support.cutting_proxy import CuttingProxy
 
 _JUMPS = (-315_360_000.0, -3_600.0, 60.0, 86_400.0)
 _STATES = ("completed", "cancelled", "interrupted", "failed")
@@ -34,21 +35,33 @@ class ProcessSchedules:
     """One server process, its provider and its disk. Schedules are played one after another."""
 
     def __init__(
-        self, server: OwnServer, provider: CheckProvider, *, work: Path, clock: Path, disk: Path | None
+        self,
+        server: OwnServer,
+        provider: CheckProvider,
+        *,
+        work: Path,
+        clock: Path,
+        disk: Path | None,
+        database: CuttingProxy | None = None,
     ) -> None:
+        """``database``: the way to PostgreSQL; without it the store is a file on the disk."""
         self.server = server
         self.provider = provider
         self.work = work
         self.clock = clock
         self.disk = disk
+        self.database = database
         self.faults: dict[str, Callable[[random.Random], AsyncIterator[None]]] = {
             "kill": self._kill,
             "stop": self._stop,
             "suspend": self._suspend,
-            "broken disk": self._break_disk,
             "clock": self._jump,
             "none": self._nothing,
         }
+        if database is not None:
+            self.faults |= {"cut connections": self._cut, "no database": self._take_database}
+            return
+        self.faults["broken disk"] = self._break_disk
         if disk is not None:
             self.faults["full disk"] = self._fill_disk
 
@@ -71,7 +84,8 @@ class ProcessSchedules:
         try:
             await _Schedule(context, chance, seed).play(self.faults[fault])
         except BaseException as error:
-            error.add_note(f"seed {seed}, fault {fault!r}; the server printed: {self.server.printed()[-2000:]}")
+            printed = await asyncio.to_thread(self.server.printed)
+            error.add_note(f"seed {seed}, fault {fault!r}; the server printed: {printed[-2000:]}")
             raise
         finally:
             await context.aclose()
@@ -117,6 +131,24 @@ class ProcessSchedules:
     async def _jump(self, chance: random.Random) -> AsyncIterator[None]:
         self.clock.write_text(str(chance.choice(_JUMPS)))
         yield
+
+    async def _cut(self, chance: random.Random) -> AsyncIterator[None]:
+        """All connections to the database break after a number of bytes, twice."""
+        assert self.database is not None
+        for _ in range(2):
+            self.database.arm(int(10 ** chance.uniform(0, 4.5)))
+            await asyncio.to_thread(self.database.wait_for_cut)
+        yield
+
+    async def _take_database(self, chance: random.Random) -> AsyncIterator[None]:
+        assert self.database is not None
+        self.database.is_down = True
+        self.database.cut_all()
+        try:
+            yield
+            await asyncio.sleep(chance.random())
+        finally:
+            self.database.is_down = False
 
     async def _nothing(self, chance: random.Random) -> AsyncIterator[None]:
         yield
@@ -167,6 +199,7 @@ class _Schedule:
     def _request(self, number: int) -> RunRequest:
         context, chance = self._context, self._chance
         said = "".join(chance.choice(("word ", "żółw ", "🐢", "\n")) for _ in range(chance.randint(1, 60)))
+        said = said if said.strip() else f"{said}word"  # a blank answer is none: the model is asked again
         good = Answer(
             (Say(said, chunk=chance.randint(1, 9)),), split=chance.choice((0, 0, 5)), pace=chance.choice((0, 0.003))
         )
@@ -253,20 +286,34 @@ def _fill(file: Path) -> None:
 
 
 @asynccontextmanager
-async def process_schedules(directory: Path) -> AsyncIterator[ProcessSchedules]:
-    """A started server. Its files are on a small disk, if one can be mounted."""
+async def process_schedules(directory: Path, *, database: str | None = None) -> AsyncIterator[ProcessSchedules]:
+    """A started server. Its files are on a small disk, if one can be mounted; or ``database`` is its store."""
     work, clock = directory / "work", directory / "clock"
     work.mkdir()
     clock.write_text("0")
-    with small_disk(directory / "disk", "48m") as disk:
+    with small_disk(directory / "disk", "48m") as disk, _proxy_to(database, directory) as proxy:
         home = disk or directory
         command = ("-P", "-m", "holdfast.selftest.shifted_clock", str(clock), "serve")
         server = await asyncio.to_thread(OwnServer, home, env=os.environ, command=command)
+        if proxy is not None:
+            server.env["HOLDFAST_STORE"] = proxy.address
         async with CheckProvider() as provider:
             await asyncio.to_thread(server.locations.prepare)
             server.locations.config_file.write_text(provider_config(provider.port, key="sk-stress"))
             await asyncio.to_thread(server.start)
             try:
-                yield ProcessSchedules(server, provider, work=work, clock=clock, disk=disk)
+                yield ProcessSchedules(server, provider, work=work, clock=clock, disk=disk, database=proxy)
             finally:
                 await asyncio.to_thread(server.stop)
+
+
+@contextmanager
+def _proxy_to(database: str | None, directory: Path) -> Iterator[CuttingProxy | None]:
+    if database is None:
+        yield None
+        return
+    proxy = CuttingProxy(directory, database=database)
+    try:
+        yield proxy
+    finally:
+        proxy.close()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from holdfast.workspace.context_gatherer import git_branch, git_status
+from holdfast.locations import Locations
+from holdfast.workspace import context_gatherer
+from holdfast.workspace.context_gatherer import DirectoryContextGatherer, git_branch, git_status
 
 
 @pytest.fixture
@@ -34,3 +38,30 @@ async def test_the_status_is_short_and_runs_no_program_of_the_repository(reposit
     assert status.splitlines()[-1] == "… and 10 more"
     assert not trap.exists()
     assert await git_status(Path("/")) is None
+
+
+async def test_a_cancel_ends_the_status_instead_of_waiting_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(directory: Path) -> str | None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return None
+
+    monkeypatch.setattr(context_gatherer, "git_status", endless)
+    nothing = cast("Any", None)
+    locations = Locations.from_env({"HOME": str(tmp_path)})
+    gatherer = DirectoryContextGatherer(
+        tmp_path, locations, files=nothing, mcp=nothing, trusted=True, clock=lambda: 0.0
+    )
+    reading = asyncio.create_task(gatherer.read_directory())
+    await begun.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert ended.is_set()

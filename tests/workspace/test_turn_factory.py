@@ -40,7 +40,8 @@ def results(messages: tuple[Message, ...]) -> list[ToolResult]:
 
 
 async def test_the_demo_fixes_its_test_and_undo_reverts_it(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path) as harness:
+    environment = {"PYTHONDONTWRITEBYTECODE": "1"}  # as in `holdfast demo`: the test that it runs leaves no other files
+    async with open_app_harness(tmp_path, env=environment) as harness:
         source = "def slug(kept):\n    return '-'.join(kept.split(\" \"))\n"
         (harness.directory / "slug.py").write_text(source)
         (harness.directory / "test_slug.py").write_text("from slug import slug\nassert slug('a  b') == 'a-b'\n")
