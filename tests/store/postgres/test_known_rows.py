@@ -61,7 +61,7 @@ async def commit_together(store: PostgresStore, batches: list[Batch]) -> list[ob
     await asyncio.to_thread(begun.wait, 30)
     tasks = [asyncio.create_task(store.commit(batch)) for batch in batches]
     await asyncio.sleep(0)  # each task submits its batch when it first runs
-    assert store._thread._queue.qsize() == len(batches)
+    assert store._thread._queue.count_waiting() == len(batches)
     go.set()
     await blocking
     return await asyncio.gather(*tasks, return_exceptions=True)

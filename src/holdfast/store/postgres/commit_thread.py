@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -29,7 +28,7 @@ import psycopg
 
 from holdfast.errors import OUTCOME_UNKNOWN, CommitRefused, HoldfastError, StoreUnreachable
 from holdfast.schema.events import read_event
-from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
+from holdfast.store.pending_work import BatchOutcome, PendingBatch, WorkQueue, settle
 from holdfast.store.postgres.connection import PostgresConnection
 from holdfast.store.postgres.database_errors import (
     as_store_error,
@@ -52,7 +51,6 @@ from holdfast.store.writes import Committed
 
 _logger = logging.getLogger(__name__)
 
-MAX_GROUP = 128
 COMMIT_SECONDS = 5.0
 """How long a statement of a commit may take, with its wait for locks."""
 WAIT_SECONDS = 5.0
@@ -128,7 +126,7 @@ class CommitThread:
         self._known = KnownRows(fences)
         self._host_of = host_of
         self._notifies = notifies
-        self._queue: queue.SimpleQueue[PendingItem | None] = queue.SimpleQueue()
+        self._queue: WorkQueue[PendingCall | PendingFollow] = WorkQueue()
         self._sql: PostgresConnection | None = None
         self._lost_since: float | None = None
         self._lost_by: BaseException | None = None
@@ -155,37 +153,19 @@ class CommitThread:
     def stop(self) -> None:
         """Commit what is waiting, and close. Blocks until done."""
         self._stopping.set()
-        self._queue.put(None)
+        self._queue.end()
         self._thread.join()
 
     def _run(self) -> None:
-        running = True
-        while running:
-            work = self._queue.get()
-            group: list[PendingBatch] = []
-            while True:
-                match work:
-                    case None:
-                        running = False
-                        break
-                    case PendingBatch():
-                        group.append(work)
-                    case PendingCall():
-                        self._commit_group(group)
-                        group = []
-                        self._call(work)
-                    case PendingFollow():
-                        self._commit_group(group)
-                        group = []
-                        self._follow(work)
-                if len(group) >= MAX_GROUP:
-                    break
-                try:
-                    work = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-            self._commit_group(group)
-            if self._commits >= MAINTENANCE_COMMITS and self._queue.empty():
+        for work in self._queue.groups():
+            match work:
+                case PendingCall():
+                    self._call(work)
+                case PendingFollow():
+                    self._follow(work)
+                case _:
+                    self._commit_group(work)
+            if self._commits >= MAINTENANCE_COMMITS and not self._queue.count_waiting():
                 self._commits = 0
                 self._maintain()
         if self._sql is not None:
@@ -195,8 +175,6 @@ class CommitThread:
         self._loop.call_soon_threadsafe(self._deliver, delivery)
 
     def _commit_group(self, group: list[PendingBatch]) -> None:
-        if not group:
-            return
         self._commits += 1
         outcomes = self._attempt(group)
         first = next((o.numbers[0] for _, o in outcomes if isinstance(o, Committed) and o.numbers), None)
@@ -417,17 +395,7 @@ class CommitThread:
         refused = self._refusal()
         if refused is None:
             return
-        kept: list[PendingItem | None] = []
-        outcomes: Outcomes = []
-        with suppress(queue.Empty):
-            while True:
-                work = self._queue.get_nowait()
-                if isinstance(work, PendingBatch):
-                    outcomes.append((work, refused))
-                else:
-                    kept.append(work)
-        for item in kept:
-            self._queue.put(item)
+        outcomes = [(work, refused) for work in self._queue.take_batches()]
         if outcomes:
             self._post(Delivery((), tuple(outcomes)))
 
@@ -479,7 +447,7 @@ class CommitThread:
     def _maintain(self) -> None:
         """Index new text, and remove old rows of ``commits``. After a failure the next maintenance tries again."""
         try:
-            while self._maintain_once() and self._queue.empty():
+            while self._maintain_once() and not self._queue.count_waiting():
                 pass
         except (psycopg.Error, CommitRefused) as error:
             self._roll_back(error)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import sqlite3
 import threading
 import time
@@ -25,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 from holdfast.errors import StoreConflict, StoreDamaged, StoreLocked, StoreUnwritable
 from holdfast.files import file_identity
 from holdfast.store import writes as w
-from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
+from holdfast.store.pending_work import BatchOutcome, PendingBatch, WorkQueue, settle
 from holdfast.store.rows import event_log, messages
 from holdfast.store.rows.apply_write import apply_write
 from holdfast.store.rows.transaction import Counters, Transaction
@@ -37,8 +36,6 @@ _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_GROUP = 128
-"""Maximum batches of one commit."""
 MAINTENANCE_COMMITS = 200
 """After this many commits the writer does maintenance as soon as no batch waits."""
 FOREIGN_LOCK_SECONDS = 5.0
@@ -77,7 +74,7 @@ class WriterThread:
         """Commits since the last maintenance."""
         self._loop = loop
         self._deliver = deliver
-        self._queue: queue.SimpleQueue[PendingWork | None] = queue.SimpleQueue()
+        self._queue: WorkQueue[PendingFunction] = WorkQueue()
         self._has_search = FTS5_INDEX.exists(connection)
         (activity,) = connection.execute("SELECT coalesce(max(activity), 0) FROM sessions").fetchone()
         self._counters = Counters(last=event_log.last_number(connection), activity=activity)
@@ -95,41 +92,22 @@ class WriterThread:
 
     def stop(self) -> None:
         """Commit what is waiting, checkpoint and close. Blocks until done."""
-        self._queue.put(None)
+        self._queue.end()
         self._thread.join()
 
     def _run(self) -> None:
-        running = True
-        while running:
-            work = self._queue.get()
-            group: list[PendingBatch] = []
-            while True:
-                match work:
-                    case None:
-                        running = False
-                        break
-                    case PendingFunction():
-                        self._commit_group(group)
-                        group = []
-                        self._call(work)
-                    case PendingBatch():
-                        group.append(work)
-                if len(group) >= MAX_GROUP:
-                    break
-                try:
-                    work = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-            self._commit_group(group)
+        for work in self._queue.groups():
+            if isinstance(work, PendingFunction):
+                self._call(work)
+            else:
+                self._commit_group(work)
             self._commits += 1
-            if self._commits >= MAINTENANCE_COMMITS and self._queue.empty():
+            if self._commits >= MAINTENANCE_COMMITS and not self._queue.count_waiting():
                 self._commits = 0
                 self._maintain()
         self._close()
 
     def _commit_group(self, group: list[PendingBatch]) -> None:
-        if not group:
-            return
         if self._reserve.held or self._reserve.make():
             outcomes = self._attempt(group)
         else:
@@ -244,7 +222,7 @@ class WriterThread:
     def _maintain(self) -> None:
         """Index new text and checkpoint. After a failure commits continue, and the next maintenance tries again."""
         try:
-            while self._has_search and self._index_some() and self._queue.empty():
+            while self._has_search and self._index_some() and not self._queue.count_waiting():
                 pass
             self._sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
