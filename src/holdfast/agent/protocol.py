@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import UNSET, UnsetType
+
 from holdfast.ids import Prefix
 from holdfast.schema.base import Value
 from holdfast.schema.events import DeltaKind, KnownDurable
@@ -71,6 +73,15 @@ class Subagent(Protocol):
         ...
 
 
+class StartRecord(Value, frozen=True, kw_only=True):
+    """What the commit that started a run says about it, so that its turn need not read it from the database."""
+
+    variables: dict[str, str] | UnsetType | None = UNSET
+    """The variables of the shell in which it works; unset: the database has those that were sent before it."""
+    messages: tuple[Message, ...] | None = None
+    """All messages of its session, if the session began with it."""
+
+
 class TurnHandle(Protocol):
     """The interface of one run to its turn. After the run's end it raises `Conflict` (`run_over`)."""
 
@@ -83,6 +94,9 @@ class TurnHandle(Protocol):
     def session(self) -> Session:
         """The session as it was when the run started."""
         ...
+
+    @property
+    def started_with(self) -> StartRecord: ...
 
     @property
     def stopping(self) -> EndReason | None:

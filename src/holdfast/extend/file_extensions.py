@@ -133,6 +133,10 @@ class FileExtensions:
 
     async def refresh(self, config: Config, *, trusted: bool) -> None:
         await asyncio.to_thread(self.read, trusted=trusted)
+        await self.announce_changes()
+
+    async def announce_changes(self) -> None:
+        """Announce what changed since the last time. Call it after `read`."""
         now = {(status.kind, status.name): status for status in self.found.statuses()}
         before, self._told = self._told, now
         if before is None or before == now or self._announce is None:

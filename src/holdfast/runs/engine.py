@@ -52,10 +52,11 @@ from holdfast.runs.lane.protocol import (
 from holdfast.runs.mailbox import Mailbox
 from holdfast.runs.recovery import end_crashed_runs, load_lane, take_intents
 from holdfast.runs.shutdown import stop_engine, stop_workspace
+from holdfast.runs.start_record import start_record
 from holdfast.schema.messages import File
 from holdfast.schema.runs import END_STATES, Accepted, CancelScope, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import Session
-from holdfast.store import Store
+from holdfast.store import Committed, Store
 
 _logger = logging.getLogger(__name__)
 
@@ -362,27 +363,29 @@ class Engine:
         """Part of `MailboxOwner`."""
         self._state.lane_loaded(mailbox.session_id)
 
-    def applied(self, mailbox: Mailbox, plan: CommitPlan[Any]) -> None:
+    def applied(self, mailbox: Mailbox, plan: CommitPlan[Any], committed: Committed) -> None:
         """Part of `MailboxOwner`. Each change takes effect even if another one fails."""
-        ended = {run.id: run for run in plan.ended}
         for change in plan.changes:
             try:
-                self._apply(change, mailbox, plan.state, ended)
+                self._apply(change, mailbox, plan, committed)
             except Exception:
                 _logger.exception("could not apply %r; its commit stands", change)
 
-    def _apply(self, change: Change, mailbox: Mailbox, state: LaneState, ended: dict[str, Run]) -> None:
+    def _apply(self, change: Change, mailbox: Mailbox, plan: CommitPlan[Any], committed: Committed) -> None:
         match change:
             case RunEnded(run_id):
                 active = self._state.active_runs.get(run_id)
-                self._state.end_waiters.notify(EndedRun(ended[run_id], active.killed if active else ()))
+                ended = next(run for run in plan.ended if run.id == run_id)
+                self._state.end_waiters.notify(EndedRun(ended, active.killed if active else ()))
                 if active is not None:
                     self._state.remove_active_run(active)
             case TurnStopping(run_id, reason):
                 if active := self._state.active_runs.get(run_id):
                     active.stop(reason)
             case TurnStarted(run_id):
-                active = self._state.add_active_run(state.runs[run_id], state.session, mailbox)
+                run = plan.state.runs[run_id]
+                started_with = start_record(run, plan.batch, committed)
+                active = self._state.add_active_run(run, plan.state.session, mailbox, started_with=started_with)
                 Driver(self._state, active).start()
             case _:
                 pass

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.agent.protocol import Ending, TurnFactory
+from holdfast.agent.protocol import Ending, StartRecord, TurnFactory
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.runs.intent_file import Intent, IntentFile
@@ -98,11 +98,20 @@ class ActiveRun:
     """A run that has the turn: what it is doing, why it must stop, what it has killed and left running."""
 
     def __init__(
-        self, run: Run, session: Session, *, mailbox: Mailbox, hub: Hub, now: Callable[[], str], depth: int
+        self,
+        run: Run,
+        session: Session,
+        *,
+        mailbox: Mailbox,
+        hub: Hub,
+        now: Callable[[], str],
+        depth: int,
+        started_with: StartRecord,
     ) -> None:
         self.run = run
         """As it was when it started."""
         self.session = session
+        self.started_with = started_with
         self.mailbox = mailbox
         self.depth = depth
         """How many runs are above it; 0 for a run that is not a sub-agent's."""
@@ -242,10 +251,12 @@ class EngineState:
         """Whether runs of this workspace are accepted and started."""
         return workspace_id in self.open_workspaces and not self.stopping
 
-    def add_active_run(self, run: Run, session: Session, mailbox: Mailbox) -> ActiveRun:
+    def add_active_run(self, run: Run, session: Session, mailbox: Mailbox, *, started_with: StartRecord) -> ActiveRun:
         parent = self.active_runs.get(run.parent_run_id or "")
         depth = parent.depth + 1 if parent else 0
-        active = ActiveRun(run, session, mailbox=mailbox, hub=self.hub, now=self.now, depth=depth)
+        active = ActiveRun(
+            run, session, mailbox=mailbox, hub=self.hub, now=self.now, depth=depth, started_with=started_with
+        )
         self.active_runs[run.id] = active
         return active
 

@@ -47,7 +47,7 @@ class MailboxOwner(Protocol):
         """The plan of `load` is committed."""
         ...
 
-    def applied(self, mailbox: Mailbox, plan: CommitPlan[Any]) -> None:
+    def applied(self, mailbox: Mailbox, plan: CommitPlan[Any], committed: Committed) -> None:
         """Start and stop turns and wake waiters after a commit. Must not raise: the commit stands."""
         ...
 
@@ -243,7 +243,7 @@ class Mailbox:
         else:
             committed = await self._store.commit(replace(plan.batch, uses_reserve=True) if uses_reserve else plan.batch)
         self.state = plan.state
-        self._owner.applied(self, plan)
+        self._owner.applied(self, plan, committed)
         return committed
 
     async def _wait_for_retry(self, request: _Request[Any], error: CommitRefused) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import UNSET
 
-from holdfast.agent.protocol import Ending, Spent, Subagent
+from holdfast.agent.protocol import Ending, Spent, StartRecord, Subagent
 from holdfast.errors import OUTCOME_UNKNOWN, Conflict, StoreUnreachable
 from holdfast.ids import Prefix
 from holdfast.runs.engine_state import ActiveRun, EngineState
@@ -49,6 +49,10 @@ class EngineTurnHandle:
     @property
     def session(self) -> Session:
         return self._active.session
+
+    @property
+    def started_with(self) -> StartRecord:
+        return self._active.started_with
 
     @property
     def stopping(self) -> EndReason | None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 
 import msgspec
@@ -49,7 +50,7 @@ class DirectoryFacts(msgspec.Struct, frozen=True):
 class DirectoryContextGatherer:
     """Gathers the context of one directory. The git status is read only if it is trusted.
 
-    ``files`` must be read before `gather`, but may be read while `read_directory` runs.
+    ``files`` must be read before `gather`: by itself, or by `read_files`.
     """
 
     def __init__(
@@ -69,12 +70,27 @@ class DirectoryContextGatherer:
         self._trusted = trusted
         self._clock = clock
 
-    async def read_directory(self) -> DirectoryFacts:
-        if not self._trusted:
-            return await asyncio.to_thread(self._read)
+    @property
+    def needs_git(self) -> bool:
+        """Whether `read_directory` runs git."""
+        return self._trusted
+
+    async def read_files(self) -> DirectoryFacts:
+        """Read ``files`` and what `read_directory` finds without git, in one go."""
+        return await asyncio.to_thread(self._read_files)
+
+    def _read_files(self) -> DirectoryFacts:
+        self._files.read(trusted=self._trusted)
+        return self._read()
+
+    async def read_directory(self, files: Awaitable[DirectoryFacts] | None = None) -> DirectoryFacts:
+        """``files``: a result of `read_files` to come; None: read the directory now."""
+        reading = files or asyncio.to_thread(self._read)
+        if not self.needs_git:
+            return await reading
         status = asyncio.create_task(git_status(self._directory), name="git status")
         try:
-            facts = await asyncio.to_thread(self._read)
+            facts = await reading
             return replace(facts, git_status=await status)
         finally:
             if not status.done():

@@ -21,17 +21,32 @@ class EarlyReads:
     It is the `ContextGatherer` of the turn. Each early read is used once, and not kept.
     """
 
-    def __init__(self, gatherer: DirectoryContextGatherer, store: Store, run: Run, *, with_messages: bool) -> None:
+    def __init__(
+        self,
+        gatherer: DirectoryContextGatherer,
+        store: Store,
+        run: Run,
+        *,
+        with_messages: bool,
+        known_messages: tuple[Message, ...] | None = None,
+    ) -> None:
+        """``known_messages``: all messages of the session, if they need not be read."""
         self._gatherer = gatherer
         self._store = store
         self._run = run
         self._reading: set[asyncio.Task[Any]] = set()
+        self._known_messages = known_messages
         self._messages: asyncio.Task[tuple[Message, ...]] | None = None
-        if with_messages:
+        if with_messages and known_messages is None:
             self._messages = self._begin(self._read_messages(), name=f"messages:{run.id}")
-        self._facts: asyncio.Task[DirectoryFacts] | None = self._begin(
-            gatherer.read_directory(), name=f"directory:{run.id}"
-        )
+        self._files = self._begin(gatherer.read_files(), name=f"files:{run.id}")
+        self._facts: asyncio.Task[DirectoryFacts] | None = self._files
+        if gatherer.needs_git:
+            self._facts = self._begin(gatherer.read_directory(self._files), name=f"directory:{run.id}")
+
+    async def files_read(self) -> None:
+        """Wait until the skills, commands and agents in files are read."""
+        await self._finish(self._files)
 
     async def gather(self) -> PromptContext:
         facts, self._facts = self._facts, None
@@ -39,6 +54,9 @@ class EarlyReads:
 
     async def messages(self) -> tuple[Message, ...]:
         """The messages of the session since its last summary."""
+        known, self._known_messages = self._known_messages, None
+        if known is not None:
+            return known
         messages, self._messages = self._messages, None
         return await (self._read_messages() if messages is None else self._finish(messages))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -177,12 +177,21 @@ class OpenWorkspace:
 
             self.tools.extend([SkillTool(self.files)])
 
-    async def refresh_extensions(self, setup: Setup | None = None) -> None:
-        """Let the extensions follow the configuration, the files and the trust of the directory."""
+    async def refresh_extensions(
+        self, setup: Setup | None = None, files_read: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Let the extensions follow the configuration, the files and the trust of the directory.
+
+        ``files_read``: `files` are being read, and this waits until they are.
+        """
         setup = setup or await self.setup()
         await self.hooks.refresh(setup.config, trusted=setup.trusted, has_claude_files=setup.has_claude_files)
         for provider in self.extensions:
-            await provider.refresh(setup.config, trusted=setup.trusted)
+            if provider is self.files and files_read is not None:
+                await files_read()
+                await self.files.announce_changes()
+            else:
+                await provider.refresh(setup.config, trusted=setup.trusted)
 
     async def use_session_servers(self, session_id: str, servers: Mapping[str, McpServerConfig]) -> McpServers:
         """Use these MCP servers for a session and its sub-agents, until others are passed or the workspace closes."""

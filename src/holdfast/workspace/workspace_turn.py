@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UnsetType
 
 from holdfast.agent.compaction import CompactTurn
 from holdfast.agent.model_families import PREFERRED_TOOLS, family_of
 from holdfast.agent.prompt_turn import PromptTurn
-from holdfast.agent.protocol import Ending, Turn, TurnHandle
+from holdfast.agent.protocol import Ending, StartRecord, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.agent.turn_limits import TurnLimits
@@ -73,23 +74,40 @@ class WorkspaceTurn:
     async def run(self, handle: TurnHandle) -> Ending | None:
         setup = await self._workspace.setup()
         if self._run.kind == "prompt":
-            self._early = self._read_early(setup)
+            self._early = self._read_early(setup, handle.started_with)
         try:
-            refreshing = (
-                self._workspace.refresh_extensions(setup) if self._run.kind in ("prompt", "compact") else _nothing()
-            )
-            variables, _ = await asyncio.gather(self._client_variables(), refreshing)
+            variables = await self._refresh(setup, handle.started_with)
             setup = setup.of_shell(variables)
             return await (await self._turn(setup, variables, handle)).run(handle)
         finally:
             if self._early is not None:
                 await self._early.close()
 
-    def _read_early(self, setup: Setup) -> EarlyReads:
+    def _read_early(self, setup: Setup, started_with: StartRecord) -> EarlyReads:
         workspace, run = self._workspace, self._run
-        is_kept = run.session_id in workspace.conversations
         gatherer = workspace.context_gatherer(setup)
-        return EarlyReads(gatherer, workspace.shared.store, run, with_messages=not is_kept)
+        is_kept = run.session_id in workspace.conversations
+        return EarlyReads(
+            gatherer,
+            workspace.shared.store,
+            run,
+            with_messages=not is_kept,
+            known_messages=started_with.messages,
+        )
+
+    async def _refresh(self, setup: Setup, started_with: StartRecord) -> dict[str, str] | None:
+        """Let the extensions follow the files. Returns the variables of the shell in which the run works."""
+        variables = started_with.variables
+        if not isinstance(variables, UnsetType):
+            await self._refresh_extensions(setup)
+            return variables
+        return (await asyncio.gather(self._client_variables(), self._refresh_extensions(setup)))[0]
+
+    async def _refresh_extensions(self, setup: Setup) -> None:
+        if self._early is not None:
+            await self._workspace.refresh_extensions(setup, self._early.files_read)
+        elif self._run.kind == "compact":
+            await self._workspace.refresh_extensions(setup)
 
     async def _client_variables(self) -> dict[str, str] | None:
         """The variables sent with the run, or before it in its session. A sub-agent has those of its parent."""
@@ -253,10 +271,6 @@ class WorkspaceTurn:
         while session.parent_id is not None:
             session, depth = await self._workspace.shared.store.session(session.parent_id), depth + 1
         return session.id, depth
-
-
-async def _nothing() -> None:
-    pass
 
 
 async def _permit_none(tool: str, url: str) -> bool:
