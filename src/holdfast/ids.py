@@ -7,6 +7,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias
 
 Prefix = Literal[
@@ -52,7 +53,12 @@ def is_valid_client_id(text: str) -> bool:
 def rfc3339(seconds: float) -> str:
     """Format a time as UTC with milliseconds: ``2026-01-02T03:04:05.678Z``."""
     millis = int(seconds * 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000)) + f".{millis % 1000:03d}Z"
+    return f"{_whole_seconds(millis // 1000)}.{millis % 1000:03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _whole_seconds(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def build_id(root: str = os.path.dirname(__file__)) -> str:

@@ -267,3 +267,13 @@ def test_the_key_for_web_search_is_found_like_a_providers_key() -> None:
 def test_the_catalogue_survives_a_json_round_trip() -> None:
     assert all(isinstance(provider, CatalogueProvider) for provider in PROVIDERS.values())
     assert msgspec.json.decode(msgspec.json.encode(PROVIDERS), type=dict[str, CatalogueProvider]) == PROVIDERS
+
+
+def test_a_model_is_resolved_once_and_any_number_of_names_keeps_only_few() -> None:
+    models = catalogue('[providers.own]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:1/v1"')
+    first = models.resolve("own/m0")
+    assert models.resolve("own/m0") is first
+    for number in range(1, 1000):
+        assert models.resolve(f"own/m{number}").model == f"m{number}"
+    assert models.resolve("own/m0") == first
+    assert len(models._resolved) < 100

@@ -25,6 +25,7 @@ from holdfast.config.settings import ModelSettings, PriceSettings, ProviderSetti
 from holdfast.errors import NoModel, PolicyDenied
 
 _MAX_NAMED = 12
+_MAX_RESOLVED = 64
 _MODEL_FIELDS = frozenset({"model", "models"})
 """Fields of a request body that choose the model."""
 
@@ -95,6 +96,8 @@ class Catalogue:
         self._stored = frozenset(stored)
         self._discovered = discovered or {}
         self._policy = policy
+        self._resolved: dict[str, ResolvedModel] = {}
+        """Models that were found by their full name. A run needs its own several times."""
 
     def with_settings(self, settings: Settings) -> Catalogue:
         """The same keys and discovered models, with other settings."""
@@ -117,6 +120,8 @@ class Catalogue:
 
     def resolve(self, name: str) -> ResolvedModel:
         """Find a model by ``provider/model``, or by its id alone if only one active provider has it."""
+        if (known := self._resolved.get(name)) is not None:
+            return known
         provider_id, slash, model_id = name.partition("/")
         if slash and model_id and self._exists(provider_id):
             provider = self._provider(provider_id)
@@ -127,10 +132,13 @@ class Catalogue:
             model = self._models(provider_id).get(model_id)
             if model is None and not self._passes_any(provider_id):
                 raise self._unknown(name)
-            return self._resolve(provider, model or CatalogueModel(model_id))
-        found = [model for model in self.models() if model.model == name and model.provider != "offline"]
-        if len(found) == 1:
-            return found[0]
+            if len(self._resolved) >= _MAX_RESOLVED:
+                self._resolved.clear()
+            found = self._resolved[name] = self._resolve(provider, model or CatalogueModel(model_id))
+            return found
+        matching = [model for model in self.models() if model.model == name and model.provider != "offline"]
+        if len(matching) == 1:
+            return matching[0]
         raise self._unknown(name)
 
     def large(self) -> ResolvedModel:
