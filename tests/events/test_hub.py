@@ -547,3 +547,26 @@ def test_store_and_hub_work_on_asyncio_and_uvloop(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert runner.run(play()) == ["hello", "session.created 1", "message.updated 2", "delta 0@0 y"]
+
+
+async def test_the_answer_to_a_request_that_commits_is_given_before_a_stream_is_written(
+    store: SqliteStore, hub: Hub
+) -> None:
+    stream = hub.subscribe()
+    await pending(stream)
+    order: list[str] = []
+
+    async def read() -> None:
+        order.append(seen(await stream.read_batch())[0])
+
+    async def commit() -> None:
+        await store.commit(says("msg_1", "x"))
+
+    async def request() -> None:
+        await asyncio.create_task(commit())
+        order.append("answer")
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    await asyncio.gather(request(), reading)
+    assert order == ["answer", "message.updated 2"]

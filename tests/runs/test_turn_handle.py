@@ -338,3 +338,25 @@ async def test_a_turn_that_waits_for_the_database_can_be_stopped(tmp_path: Path)
         harness.engine.stop_turns()
         store.refusing = None
         assert (await harness.ended(hosting)).state == "interrupted"
+
+
+async def test_a_run_is_starting_from_its_first_events_on_and_for_streams_that_come_later(
+    harness: EngineHarness,
+) -> None:
+    may_begin = asyncio.Event()
+
+    @harness.turns.on("slow")
+    async def slow(turn: TurnActions) -> Ending | None:
+        await may_begin.wait()
+        return await answer_prompt(turn)
+
+    stream = harness.hub.subscribe()
+    await stream.read_batch()
+    reading = asyncio.create_task(stream.read_batch())
+    accepted = await harness.accept("slow")
+    assert [item.kind for item in await reading] == ["run.accepted", "run.started", "message.created", "run.progress"]
+    later = await harness.hub.subscribe().read_batch()
+    assert [item.kind for item in later] == ["hello", "run.progress"]
+    assert b'"phase":"starting"' in later[-1].body
+    may_begin.set()
+    await harness.ended(accepted)

@@ -120,7 +120,6 @@ class _ActiveTurn:
         self._compacted_for_overflow = False
 
     async def run_steps(self) -> Ending | None:
-        self._handle.progress("starting")
         await self._conversation.begin()
         if self._hooks is not None and (ending := await self._hooks.begin()):
             return ending

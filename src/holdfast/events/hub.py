@@ -60,6 +60,7 @@ class Hub:
         self._workspace_by_session: OrderedDict[str, str | None] = OrderedDict()
         self._subscriptions: set[Subscription] = set()
         self._sleeping: set[Subscription] = set()
+        self._waking: set[Subscription] = set()
         self._progress_observers: tuple[Callable[[str, Now], None], ...] = ()
         self._stop_listening = store.listen(self._on_commit)
 
@@ -213,7 +214,7 @@ class Hub:
                 )
             )
         for logged in committed:
-            self._wake_for(logged.workspace_id, logged.session_id)
+            self._wake_soon(logged.workspace_id, logged.session_id)
 
     def _update_live_state(self, logged: CommittedEvent) -> None:
         match logged.event:
@@ -267,6 +268,20 @@ class Hub:
     def _wake_for(self, workspace_id: str | None, session_id: str | None) -> None:
         if self._sleeping:
             self._wake([one for one in self._sleeping if one.scope.concerns(workspace_id, session_id)])
+
+    def _wake_soon(self, workspace_id: str | None, session_id: str | None) -> None:
+        """Wake subscriptions after the answer to the caller of the commit is sent: writing to a stream takes time."""
+        if not self._sleeping:
+            return
+        found = [one for one in self._sleeping if one.scope.concerns(workspace_id, session_id)]
+        if found and not self._waking:
+            asyncio.get_running_loop().call_soon(self._wake_waking)
+        self._waking.update(found)
+        self._sleeping.difference_update(found)
+
+    def _wake_waking(self) -> None:
+        waking, self._waking = self._waking, set()
+        self._wake(waking)
 
     def _wake(self, subscriptions: Collection[Subscription]) -> None:
         for subscription in tuple(subscriptions):

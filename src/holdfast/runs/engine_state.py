@@ -159,6 +159,10 @@ class ActiveRun:
     def takes_steers(self) -> bool:
         return self.run.kind == "prompt" and self.stop_reason is None and not self.turn_over.done()
 
+    def announce(self) -> None:
+        """Tell the subscribers what it is doing. Call it once, when the run has started."""
+        self._hub.report_progress(self.session.id, self.run.id, self._progress)
+
     def set_progress(self, progress: Now) -> None:
         if not self.has_ended and (self.stop_reason is None or progress.phase == "stopping"):
             self._progress = progress
@@ -258,6 +262,7 @@ class EngineState:
             run, session, mailbox=mailbox, hub=self.hub, now=self.now, depth=depth, started_with=started_with
         )
         self.active_runs[run.id] = active
+        active.announce()
         return active
 
     def remove_active_run(self, active: ActiveRun) -> None:

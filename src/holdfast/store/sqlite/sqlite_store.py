@@ -122,17 +122,20 @@ class SqliteStore(LedgerReads):
         return self._listeners.add(listener)
 
     def _deliver(self, outcomes: list[tuple[PendingBatch, BatchOutcome]]) -> None:
-        """Called on the event loop once per group. Listeners are called before the callers continue."""
+        """Called on the event loop once per group. The callers continue after it, before what the listeners start."""
+        for pending, outcome in outcomes:
+            if isinstance(outcome, Committed):
+                settle(pending.future, outcome, None)
+            else:
+                settle(pending.future, None, outcome)
         for pending, outcome in outcomes:
             if not isinstance(outcome, Committed):
-                settle(pending.future, None, outcome)
                 continue
             if self._drafts:
                 self._close_drafts(pending.batch)
             if outcome.events:
                 self._last = outcome.numbers[-1]
                 self._listeners.tell(outcome.events)
-            settle(pending.future, outcome, None)
 
     async def _read_with_drafts(self, query: DraftQuery[T], *, session_id: str | None = None) -> T:
         drafts = self._drafts.all() if session_id is None else self._drafts.of_session(session_id)
