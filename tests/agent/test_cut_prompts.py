@@ -23,7 +23,8 @@ async def test_a_prompt_cancelled_before_the_first_token_is_marked(tmp_path: Pat
         accepted = await harness.start("delete every file", model=model(wire))
         await asked(provider, 1)
         await harness.app.engine.cancel_session(accepted.run.session_id)
-        assert (await harness.run("hello", model=model(wire), session_id=accepted.run.session_id)).text == "Hello."
+        run = await harness.run("hello", model=model(wire), session_id=accepted.run.session_id)
+        assert (run.state, run.text) == ("completed", "Hello."), run
         assert conversation((await asked(provider, 2))[1]) == spoken(
             wire,
             ("user", "delete every file"),

@@ -14,7 +14,7 @@ from holdfast.models.model_script import ModelScript, RuleCondition, ScriptActio
 from holdfast.runs import EngineLimits
 from holdfast.schema.events import Event, read_event
 from holdfast.schema.messages import Message
-from holdfast.schema.runs import Accepted, Run, RunRequest
+from holdfast.schema.runs import END_STATES, Accepted, Run, RunRequest
 from tests.support.any_store import store_variable
 from tests.support.engine_harness import LONG_LIMITS
 
@@ -37,7 +37,9 @@ class AppHarness:
         return await engine.accept(session_id, request, client="test", body_hash=repr(request))
 
     async def ended(self, accepted: Accepted) -> Run:
-        return await self.app.engine.wait_run(accepted.run.id, timeout=30)
+        run = await self.app.engine.wait_run(accepted.run.id, timeout=30)
+        assert run.state in END_STATES, f"the run has not ended: {run}"
+        return run
 
     async def run(self, prompt: str, **fields: Any) -> Run:
         return await self.ended(await self.start(prompt, **fields))
