@@ -8,7 +8,8 @@ import pytest
 
 from holdfast.client.async_client import AsyncClient
 from holdfast.client.server_address import ServerAddress
-from holdfast.client.sync_client import SyncClient, SyncEventStream
+from holdfast.client.sync_client import SyncClient
+from holdfast.client.sync_event_stream import SyncEventStream
 from holdfast.schema.events import Event
 
 

@@ -11,10 +11,16 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from holdfast import __version__
 from holdfast.cli import screen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from holdfast.cli.command_table import CliCommand
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -179,9 +185,7 @@ def _run_command(args: list[str], directory: str | None) -> int:
         return _report_unknown(name, kind="command")
     gc.disable()  # the modules imported now live until the process ends; collecting them costs time
     _import_msgspec()
-    from holdfast.cli.argument_parser import parse, parser_of
-
-    parsed = parse(parser_of(command), rest)
+    parsed = _parse(command, rest)
     _change_directory(parsed.directory or directory)
     gc.freeze()
     gc.enable()
@@ -190,17 +194,37 @@ def _run_command(args: list[str], directory: str | None) -> int:
     return status
 
 
+def _parse(command: CliCommand, args: list[str]) -> Any:
+    """Read the arguments of a command into the attributes of an object. Imports the command's module."""
+    if command.has_plain_arguments:
+        from types import SimpleNamespace
+
+        from holdfast.cli.plain_arguments import PlainArguments
+
+        arguments = PlainArguments()
+        command.configure_function()(arguments)
+        values = arguments.read(args)
+        if values is not None:
+            return SimpleNamespace(**values)
+    from holdfast.cli.argument_parser import parse, parser_of
+
+    return parse(parser_of(command), args)
+
+
 def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions.
+    """Import msgspec without typing_extensions and platform.
 
     msgspec imports typing_extensions if it is installed. That takes longer than msgspec itself and adds nothing on
-    Python 3.11 and newer.
+    Python 3.11 and newer. It also imports uuid, which imports platform to ask for the name of the system.
     """
-    if not {"msgspec", "typing_extensions"} & sys.modules.keys():
+    if not {"msgspec", "typing_extensions", "platform"} & sys.modules.keys():
+        from types import SimpleNamespace
+
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+        sys.modules["platform"] = SimpleNamespace(system=lambda: os.uname().sysname)  # type: ignore[assignment]
         import msgspec  # noqa: F401
 
-        del sys.modules["typing_extensions"]
+        del sys.modules["typing_extensions"], sys.modules["platform"]
 
 
 def _report_unknown(name: str, *, kind: str) -> int:

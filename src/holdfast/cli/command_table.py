@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Final
 
 
-class CliCommand(NamedTuple):
-    name: str
-    configure: str
-    """``module:function`` in `holdfast.cli.commands`. The function adds the command's arguments to its parser."""
-    summary: str
+class CliCommand:
+    """A command. It is a plain class: others take longer to define than the whole table."""
+
+    __slots__ = ("configure", "has_plain_arguments", "name", "summary")
+
+    def __init__(self, name: str, configure: str, summary: str, *, has_plain_arguments: bool = False) -> None:
+        self.name: Final = name
+        self.configure: Final = configure
+        """``module:function`` in `holdfast.cli.commands`. The function adds the command's arguments to its parser."""
+        self.summary: Final = summary
+        self.has_plain_arguments: Final = has_plain_arguments
+        """`PlainArguments` can read its usual command lines."""
+
+    def configure_function(self) -> Callable[[Any], None]:
+        """Imports the command's module."""
+        from importlib import import_module
+
+        module, _, function = self.configure.partition(":")
+        found: Callable[[Any], None] = getattr(import_module(f"holdfast.cli.commands.{module}"), function)
+        return found
 
 
 GROUPS: dict[str, tuple[CliCommand, ...]] = {
     "Work": (
-        CliCommand("run", "run:configure", "send a prompt and print the answer"),
+        CliCommand("run", "run:configure", "send a prompt and print the answer", has_plain_arguments=True),
         CliCommand("attach", "attach:configure", "follow a session live and answer its questions"),
         CliCommand("web", "web:configure", "open the web page in the browser"),
         CliCommand("wait", "wait:configure", "wait until a run ends"),

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from holdfast.cli.screen import Screen, one_line, plain
 from holdfast.client.transcript import Transcript
+from holdfast.schema.base import Value
 from holdfast.schema.events import (
     ApprovalResolved,
+    ClientAttached,
+    ClientDetached,
     Delta,
+    DeviceChanged,
     Event,
+    Heartbeat,
+    Hello,
     JobFinished,
     MessageCreated,
     MessageFinished,
     MessageUpdated,
+    PairingFailed,
+    Reset,
     RunFinished,
     RunProgress,
     RunRetrying,
@@ -242,6 +249,13 @@ class EventPrinter:
         self._note_once(result.call_id, "\n".join([f"{margin}{line}", *(f"{margin}│ {each}" for each in output)]))
 
 
+def is_session_event(event: Event) -> bool:
+    """Whether the event is about a session; the others are about connections and devices."""
+    return not isinstance(
+        event, Hello | Heartbeat | Reset | ClientAttached | ClientDetached | DeviceChanged | PairingFailed
+    )
+
+
 def is_cut_text(message: Message) -> bool:
     """Whether the message is a text that reached the output limit, so that the agent goes on with it."""
     finish = next((part for part in message.parts if isinstance(part, Finish)), None)
@@ -249,7 +263,7 @@ def is_cut_text(message: Message) -> bool:
     return finish is not None and finish.reason == "max_tokens" and not has_calls
 
 
-class PrintedPiece(NamedTuple):
+class PrintedPiece(Value, frozen=True):
     text: str
     replaces: bool = False
     """It replaces the text printed before instead of continuing it."""

@@ -2,37 +2,33 @@
 
 Ctrl-C before the server has accepted the prompt sends the same run again, by its id, and cancels it, so that it cannot
 start later. If the server stops or dies before it accepts the prompt, it is found or started again.
+
+What follows a run and prints it is imported after the prompt was sent: the server works on it meanwhile. All of it is
+imported then, not when it is first used, because another version may be installed before a long run ends.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from contextlib import ExitStack
-from typing import Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from holdfast.cli.approval_prompt import ApprovalPrompt
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit, exit_of_run
-from holdfast.cli.formatting import json_line, json_text
 from holdfast.cli.interrupts import Interrupted, Interrupts
-from holdfast.cli.run_follower import RunFollower
-from holdfast.cli.run_result import make_result, print_end, unsent_run
 from holdfast.cli.screen import Screen, one_line
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, ServerStopping, WorkspaceClosing
-from holdfast.schema.events import (
-    ClientAttached,
-    ClientDetached,
-    DeviceChanged,
-    Event,
-    Heartbeat,
-    Hello,
-    PairingFailed,
-    Reset,
-)
+from holdfast.schema.base import Value
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Accepted, CoveredRun, NotSteered, Run, RunRequest
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from holdfast.cli.run_follower import Prompter, RunFollower
+    from holdfast.schema.events import Event
 
 _RETRY_SECONDS = 30.0
 _END_SECONDS = 20.0
@@ -50,7 +46,7 @@ _NOT_STEERED: dict[NotSteered, str] = {
 }
 
 
-class RunOptions(NamedTuple):
+class RunOptions(Value, frozen=True):
     """The options of `holdfast run`."""
 
     request: RunRequest
@@ -126,6 +122,8 @@ class PromptRunner:
         self._screen.note("nothing was sent")
         status = Exit.TIMED_OUT if self._interrupts.timed_out else Exit.CANCELLED
         if not self._options.detach:
+            from holdfast.cli.run_result import unsent_run
+
             run = unsent_run(self._options.request.run_id, session_id=self._options.session_id)
             self._print_result(run, status)
         return status
@@ -136,7 +134,7 @@ class PromptRunner:
             accepted = self._send()
         if self._options.detach:
             self._screen.finish()
-            self._screen.line(json_text(accepted) if self._options.output != "text" else accepted.run.id)
+            self._print_accepted(accepted)
             return None
         self._print_decision(accepted)
         with self._interrupts.allowed():
@@ -191,6 +189,14 @@ class PromptRunner:
             self._cursor = self._context.client.session(self._session_id).cursor
         return self._session_id
 
+    def _print_accepted(self, accepted: Accepted) -> None:
+        if self._options.output == "text":
+            self._screen.line(accepted.run.id)
+            return
+        from holdfast.cli.formatting import json_text
+
+        self._screen.line(json_text(accepted))
+
     def _print_decision(self, accepted: Accepted) -> None:
         if accepted.decision == "queued":
             position = f" behind {accepted.position} run{'s' * (accepted.position != 1)}" if accepted.position else ""
@@ -203,28 +209,40 @@ class PromptRunner:
 
     def _make_follower(self, run: Run) -> RunFollower:
         """If the run may have started before this command, also print what it wrote until now."""
+        from holdfast.cli import run_result  # noqa: F401 - used at the end of the run
+        from holdfast.cli.run_follower import RunFollower
+
         options, client = self._options, self._context.client
         self._follower = RunFollower(
             client,
             run,
             screen=self._screen,
             interrupts=self._interrupts,
-            prompter=ApprovalPrompt(client, self._screen) if run.interactive and options.request.interactive else None,
+            prompter=self._prompter() if run.interactive and options.request.interactive else None,
             text=options.output == "text" and options.request.output_schema is None,
             verbose=options.verbose,
-            on_event=self._print_event_line if options.output == "jsonl" else None,
+            on_event=self._event_line_printer() if options.output == "jsonl" else None,
         )
         if options.has_run_id:
             self._known, self._cursor = client.all_messages(run.session_id)
             self._follower.print_past(self._known)
         return self._follower
 
-    def _print_event_line(self, event: Event) -> None:
-        """Print the session's events, without those that are about the connection."""
-        if not isinstance(
-            event, Hello | Heartbeat | Reset | ClientAttached | ClientDetached | DeviceChanged | PairingFailed
-        ):
-            self._screen.line(json_line(event))
+    def _prompter(self) -> Prompter:
+        from holdfast.cli.approval_prompt import ApprovalPrompt
+
+        return ApprovalPrompt(self._context.client, self._screen)
+
+    def _event_line_printer(self) -> Callable[[Event], None]:
+        """Prints the session's events, without those that are about the connection."""
+        from holdfast.cli.event_printer import is_session_event
+        from holdfast.cli.formatting import json_line
+
+        def print_line(event: Event) -> None:
+            if is_session_event(event):
+                self._screen.line(json_line(event))
+
+        return print_line
 
     def _cancel(self) -> Run:
         """Cancel exactly this run; returns the run as it ended, which may be by itself."""
@@ -278,6 +296,8 @@ class PromptRunner:
 
     def _finish(self, run: Run) -> int:
         """Print the result and the end; returns the exit status."""
+        from holdfast.cli.run_result import print_end
+
         self._screen.finish()
         out_of_time = self._options.timeout is not None and run.reason == "limit_time"
         status = int(exit_of_run(run, timed_out=out_of_time or self._interrupts.timed_out))
@@ -292,6 +312,9 @@ class PromptRunner:
             if self._options.request.output_schema is not None and run.state == "completed":
                 self._screen.line(run.text.strip())  # only the answer that matches; other texts were not printed
             return
+        from holdfast.cli.formatting import json_line, json_text
+        from holdfast.cli.run_result import make_result
+
         decision = self._accepted.decision if self._accepted else None
         result = make_result(run, exit_code=status, decision=decision, cancelled=self._cancelled)
         self._screen.line(json_line(result) if self._options.output == "jsonl" else json_text(result))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from holdfast.cli.argument_parser import Parser, dollars, time_span
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.argument_values import dollars, time_span
 from holdfast.cli.runner import PromptRunner, RunOptions
 from holdfast.cli.screen import Screen, is_terminal
 from holdfast.ids import Ids

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from holdfast.client.api_call import ApiCall
 from holdfast.client.base_client import BaseClient, OnLost
 from holdfast.client.endpoints import server_endpoints
+from holdfast.client.late_endpoints import load_endpoints
 from holdfast.client.response_decoding import read_error
 from holdfast.client.retry import LongPoll, Retry, StreamBroken
 from holdfast.client.server_address import ServerAddress
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _KEEP_ALIVE_SECONDS = 60.0
+
+load_endpoints()
 
 
 class AsyncClient(BaseClient):

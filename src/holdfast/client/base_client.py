@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
 
 from holdfast import __version__
 from holdfast.client.api_call import ApiCall
-from holdfast.client.endpoints import (
-    approval_endpoints,
-    device_endpoints,
-    extension_endpoints,
-    people_endpoints,
-    run_endpoints,
-    server_endpoints,
-    session_endpoints,
-    setting_endpoints,
-    workspace_endpoints,
-)
 from holdfast.client.retry import CallRetry, ReconnectRules, RetryBudget
 from holdfast.client.server_address import ServerAddress
-from holdfast.client.stream_state import StreamState
-from holdfast.client.transcript import StreamedText, Transcript
 from holdfast.errors import ConfigError
 from holdfast.ids import Ids
+
+if TYPE_CHECKING:
+    from holdfast.client.endpoints import (
+        approval_endpoints,
+        device_endpoints,
+        extension_endpoints,
+        people_endpoints,
+        run_endpoints,
+        server_endpoints,
+        session_endpoints,
+        setting_endpoints,
+        workspace_endpoints,
+    )
+    from holdfast.client.stream_state import StreamState
+    from holdfast.client.transcript import StreamedText
+
+else:
+    from holdfast.client.late_endpoints import (
+        approval_endpoints,
+        device_endpoints,
+        extension_endpoints,
+        people_endpoints,
+        run_endpoints,
+        server_endpoints,
+        session_endpoints,
+        setting_endpoints,
+        workspace_endpoints,
+    )
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,7 +70,10 @@ class EndpointMethod(Generic[P, T]):
 
     def __init__(self, make: Callable[P, ApiCall[T]]) -> None:
         self._make = make
-        self.__doc__ = make.__doc__
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return self._make.__doc__
 
     @overload
     def __get__(self, client: None, owner: type) -> Self: ...
@@ -214,6 +232,9 @@ class BaseClient:
     def _stream_state(
         self, *, after: str | None, transcript: StreamedText | None, give_up_after: float | None, raise_when_full: bool
     ) -> StreamState:
+        from holdfast.client.stream_state import StreamState
+        from holdfast.client.transcript import Transcript
+
         rules = ReconnectRules(
             RetryBudget(give_up_after, clock=time.monotonic),
             random=_random,

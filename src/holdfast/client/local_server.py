@@ -10,7 +10,6 @@ runs (``holdfast serve``) is never replaced: it has listeners and variables of i
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -301,6 +300,8 @@ def is_alive(pid: int) -> bool:
 
 
 def _listens(path: str) -> bool:
+    import socket
+
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_POLL_SECONDS)
         try:

@@ -1,4 +1,4 @@
-"""Decode responses and events of older and newer servers as far as possible. Pure.
+"""Decode responses of older and newer servers as far as possible. Pure.
 
 The schema ignores unknown fields. A value that only newer versions know (a reason, a state, a kind of part) is left
 out, and the rest is decoded.
@@ -6,7 +6,6 @@ out, and the rest is decoded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -14,17 +13,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast import errors
-from holdfast.schema.api.response_bodies import PageView
-from holdfast.schema.base import Unknown, make_decoder
-from holdfast.schema.events import Event, KnownDurable, KnownLive, read_event
-from holdfast.schema.messages import Message, read_message
+from holdfast.schema.base import make_decoder
 from holdfast.schema.validation_errors import invalid_value
 
 T = TypeVar("T")
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _PROXY_STATUSES = frozenset({502, 503, 504})
-_ERROR_CODE = re.compile(r"[a-z]+(?:_[a-z]+)*")
 
 
 def read_as(raw: bytes, shape: type[T]) -> T:
@@ -34,37 +29,11 @@ def read_as(raw: bytes, shape: type[T]) -> T:
         try:
             found: T = _decoder(known).decode(raw)
         except msgspec.ValidationError:
-            found = _convert_leniently(msgspec.json.decode(raw), shape)
+            found = convert_leniently(msgspec.json.decode(raw), shape)
     except msgspec.ValidationError as error:
         raise errors.NotHoldfast(f"the server's response does not have the expected fields: {error}") from None
-    except _UNREADABLE:
+    except UNREADABLE:
         raise errors.NotHoldfast("the server's response is not JSON; is this a Holdfast server?") from None
-    return found
-
-
-def read_messages(raw: bytes) -> PageView[Message]:
-    """A page of messages. Parts of unknown types keep their places, because deltas refer to parts by number."""
-    page = read_as(raw, PageView[msgspec.Raw])
-    try:
-        return PageView(tuple(read_message(item) for item in page.items), page.cursor, page.next)
-    except msgspec.ValidationError as error:
-        raise errors.NotHoldfast(f"the server sent a message that cannot be read: {error}") from None
-
-
-def read_stream_event(raw: bytes) -> Event:
-    """An event of a stream; `Unknown` if this version does not know it. Raises `NotHoldfast` if it is not JSON."""
-    try:
-        event = read_event(raw)
-        return _known_event(event, raw) if isinstance(event, Unknown) else event
-    except _UNREADABLE:
-        raise errors.NotHoldfast("the stream contains an event that is not JSON") from None
-
-
-def _known_event(event: Unknown, raw: bytes) -> Event:
-    try:
-        found: Event = _convert_leniently(msgspec.json.decode(raw), _ANY_EVENT)
-    except msgspec.ValidationError:
-        return event
     return found
 
 
@@ -74,11 +43,16 @@ def read_error(status: int, raw: bytes) -> errors.HoldfastError:
         body = msgspec.json.decode(raw)["error"]
         code, message = body["code"], body["message"]
         detail = body.get("detail") or {}
-    except (*_UNREADABLE, TypeError, KeyError, AttributeError):
+    except (*UNREADABLE, TypeError, KeyError, AttributeError):
         return _foreign_response(status)
-    if not isinstance(code, str) or not isinstance(detail, dict) or not _ERROR_CODE.fullmatch(code):
+    if not isinstance(code, str) or not isinstance(detail, dict) or not _is_error_code(code):
         return _foreign_response(status)
     return _error_class(status, code)(str(message), code=code, detail=detail)
+
+
+def _is_error_code(text: str) -> bool:
+    """Words of lower-case letters, joined by underscores."""
+    return all(word.isascii() and word.isalpha() and word.islower() for word in text.split("_"))
 
 
 def _foreign_response(status: int) -> errors.HoldfastError:
@@ -92,7 +66,7 @@ def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
     return make_decoder(shape)
 
 
-def _convert_leniently(value: Any, shape: Any) -> Any:
+def convert_leniently(value: Any, shape: Any) -> Any:
     """Remove each invalid value that the decoder names, until the rest is valid or the whole is invalid."""
     while True:
         try:
@@ -107,8 +81,6 @@ def _convert_leniently(value: Any, shape: Any) -> Any:
                 container = container[step]
             del container[last]
 
-
-_ANY_EVENT: Any = KnownDurable | KnownLive
 
 _BY_STATUS: dict[int, type[errors.HoldfastError]] = {
     400: errors.BadRequest,

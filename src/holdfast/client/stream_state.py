@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from holdfast.client.response_decoding import read_stream_event
 from holdfast.client.retry import ReconnectRules, Retry, StreamBroken
+from holdfast.client.session_decoding import read_stream_event
 from holdfast.client.transcript import StreamedText
 from holdfast.errors import HoldfastError, NotHoldfast, Unreachable
 from holdfast.schema.base import Unknown

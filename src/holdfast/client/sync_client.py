@@ -1,27 +1,29 @@
 """The synchronous client, on plain sockets, for the command line.
 
-It adds only I/O: the calls, the decoding and the retry rules are shared with the asynchronous client.
+It adds only I/O: the calls, the decoding and the retry rules are shared with the asynchronous client. What only event
+streams use is imported by the first one: a prompt is sent before, and the server works on it meanwhile.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from holdfast.client.api_call import ApiCall
 from holdfast.client.base_client import BaseClient, OnLost
 from holdfast.client.endpoints import server_endpoints
+from holdfast.client.late_endpoints import load_endpoints
 from holdfast.client.response_decoding import read_error
-from holdfast.client.retry import LongPoll, Retry, StreamBroken
-from holdfast.client.stream_state import StreamState
+from holdfast.client.retry import LongPoll, Retry
 from holdfast.client.sync_http import Connection
-from holdfast.client.transcript import Transcript
-from holdfast.errors import HoldfastError, Unreachable
-from holdfast.schema.events import Event
-from holdfast.schema.messages import Message
+from holdfast.errors import Unreachable
 from holdfast.schema.runs import END_STATES, Run
+
+if TYPE_CHECKING:
+    from holdfast.client.sync_event_stream import SyncEventStream
+    from holdfast.client.transcript import Transcript
+    from holdfast.schema.messages import Message
 
 T = TypeVar("T")
 
@@ -89,6 +91,9 @@ class SyncClient(BaseClient):
         error is raised. With ``raise_when_full``, `TooMany` is raised while the server has no free stream: poll, then
         iterate again.
         """
+        from holdfast.client.sync_event_stream import SyncEventStream
+
+        load_endpoints()
         return SyncEventStream(
             Connection(self.address, headers=self._headers),
             server_endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing),
@@ -112,84 +117,3 @@ class SyncClient(BaseClient):
         if retry.revive and self._revive is not None:
             self._revive(pid=self._connection.peer, leave_stopped=self.leave_stopped)
         time.sleep(retry.seconds)
-
-
-class SyncEventStream:
-    """An iterator of events that reconnects by itself. `transcript` has the exact text at every event.
-
-    It may be interrupted (Ctrl-C) at any time: iterate again, and no event is missing.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        target: str,
-        state: StreamState,
-        *,
-        on_lost: OnLost | None,
-        pause: Callable[[Retry], None],
-    ) -> None:
-        self._connection = connection
-        self._target = target
-        self._state = state
-        self._on_lost = on_lost
-        self._pause = pause
-        self._chunks: Iterator[bytes] | None = None
-
-    @property
-    def cursor(self) -> str | None:
-        """The position after the last event; a later stream can continue here."""
-        return self._state.cursor
-
-    @property
-    def transcript(self) -> Transcript:
-        assert isinstance(self._state.transcript, Transcript)
-        return self._state.transcript
-
-    def __iter__(self) -> Iterator[Event]:
-        return self
-
-    def __next__(self) -> Event:
-        while True:
-            try:
-                event = self._state.take()
-                if event is not None:
-                    return event
-                self._read()
-            except (HoldfastError, StreamBroken) as error:
-                self._reconnect(error)
-            except BaseException:
-                self.close()
-                raise
-
-    def close(self) -> None:
-        """Close the connection. Iterating again opens a new one at the cursor."""
-        self._chunks = None
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def _read(self) -> None:
-        if self._chunks is None:
-            self._chunks = self._connect()
-        self._connection.set_timeout(self._state.silence)
-        self._state.feed(next(self._chunks, None))
-
-    def _connect(self) -> Iterator[bytes]:
-        headers = self._state.connect()
-        head = self._connection.begin("GET", self._target, body=None, headers=headers, seconds=self._state.silence)
-        if head.status != 200:
-            raise read_error(head.status, b"".join(self._connection.chunks(head)))
-        self._state.connected()
-        return self._connection.chunks(head)
-
-    def _reconnect(self, error: HoldfastError | StreamBroken) -> None:
-        self.close()
-        retry = self._state.after_loss(error)
-        if self._on_lost is not None:
-            self._on_lost(error, retry.seconds)
-        self._pause(retry)

@@ -6,8 +6,8 @@ the response to another request.
 
 from __future__ import annotations
 
-import socket
-import struct
+import _socket as socket  # `socket` adds enumerations of all its constants, which take longer than a request
+import sys
 import time
 from collections.abc import Iterator, Mapping
 
@@ -128,14 +128,20 @@ class Connection:
             if address.path is not None:
                 opened = self._connect_to_path(address.path)
             else:
-                opened = socket.create_connection((address.host, address.port), timeout=CONNECT_SECONDS)
-                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                opened = self._connect_to_host(address.host, address.port)
         except TimeoutError:
             raise Unreachable(f"no connection to {address} within {CONNECT_SECONDS:g} s") from None
         except OSError as error:
             raise Unreachable(f"cannot connect to {address}: {error.strerror or error}") from None
         self._socket, self._received = opened, b""
         self.peer = None if address.path is None else peer_pid(opened)
+
+    def _connect_to_host(self, host: str, port: int) -> socket.socket:
+        from socket import create_connection
+
+        opened = create_connection((host, port), timeout=CONNECT_SECONDS)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return opened
 
     def _connect_to_path(self, path: str) -> socket.socket:
         opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -243,6 +249,7 @@ def peer_pid(connected: socket.socket) -> int | None:
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     try:
-        return struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] or None
+        credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)  # pid, uid and gid
+        return int.from_bytes(credentials[:4], sys.byteorder) or None
     except OSError:
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.argument_parser import Parser, identifier
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.argument_values import identifier
 from holdfast.cli.task_options import add_task_options, run_task
 
 

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.argument_parser import Parser, count
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.argument_values import count
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
 from holdfast.client.sync_client import SyncClient

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.argument_parser import Parser, identifier
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.argument_values import identifier
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import json_text

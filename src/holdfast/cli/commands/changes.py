@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from holdfast.cli.argument_parser import Parser, add_session_argument, identifier
+from holdfast.cli.argument_parser import Parser, add_session_argument
+from holdfast.cli.argument_values import identifier
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import json_text

@@ -6,7 +6,8 @@ import argparse
 import sys
 from datetime import UTC, datetime, timedelta
 
-from holdfast.cli.argument_parser import Parser, count
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.argument_values import count
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import byte_size, json_text

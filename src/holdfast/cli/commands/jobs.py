@@ -6,7 +6,8 @@ import argparse
 import sys
 import time
 
-from holdfast.cli.argument_parser import Parser, add_json_argument, add_subcommands, identifier
+from holdfast.cli.argument_parser import Parser, add_json_argument, add_subcommands
+from holdfast.cli.argument_values import identifier
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import ago, json_text, table

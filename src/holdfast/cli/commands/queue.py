@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.argument_parser import (
-    Parser,
-    add_json_argument,
-    add_session_argument,
-    add_subcommands,
-    identifier,
-    queue_position,
-)
+from holdfast.cli.argument_parser import Parser, add_json_argument, add_session_argument, add_subcommands
+from holdfast.cli.argument_values import identifier, queue_position
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import json_text, table

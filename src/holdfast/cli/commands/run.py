@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import stat
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.argument_parser import Parser, count, dollars, identifier, time_span
+from holdfast.cli.argument_values import count, dollars, identifier, time_span
 from holdfast.cli.exit_status import CommandError, Exit
-from holdfast.cli.formatting import json_line, json_text
-from holdfast.cli.run_result import make_result, unsent_run
 from holdfast.cli.runner import PromptRunner, RunOptions
 from holdfast.cli.screen import Screen, is_terminal
 from holdfast.client.attachments import MAX_BYTES, attachment
 from holdfast.ids import Ids
 from holdfast.schema.runs import Limits, RunRequest
 
+if TYPE_CHECKING:
+    import argparse
 
-def configure(parser: Parser) -> None:
+    from holdfast.cli.argument_parser import Parser
+    from holdfast.cli.plain_arguments import PlainArguments
+
+
+def configure(parser: Parser | PlainArguments) -> None:
     parser.explain(
         "Send one prompt and wait for the answer. It is streamed to stdout, everything else to stderr.\n"
         "Exit status: 0 completed, 1 failed, 2 usage, 3 configuration, 4 denied, 5 limit, 6 provider unavailable,\n"
@@ -93,6 +96,9 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:  # while stdin is being read
         if args.output == "text" or args.detach:
             raise
+        from holdfast.cli.formatting import json_line, json_text
+        from holdfast.cli.run_result import make_result, unsent_run
+
         result = make_result(unsent_run(args.run_id, session_id=args.session), exit_code=Exit.CANCELLED)
         screen.line(json_text(result) if args.output == "json" else json_line(result))
         return Exit.CANCELLED

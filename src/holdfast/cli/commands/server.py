@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from holdfast.cli.argument_parser import Parser, count
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.argument_values import count
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import byte_size, duration, json_text, table

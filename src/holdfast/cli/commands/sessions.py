@@ -6,14 +6,8 @@ import argparse
 import sys
 import time
 
-from holdfast.cli.argument_parser import (
-    Parser,
-    add_json_argument,
-    add_session_argument,
-    add_subcommands,
-    count,
-    identifier,
-)
+from holdfast.cli.argument_parser import Parser, add_json_argument, add_session_argument, add_subcommands
+from holdfast.cli.argument_values import count, identifier
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.event_printer import outcome_of, title_with_target
 from holdfast.cli.exit_status import CommandError, Exit

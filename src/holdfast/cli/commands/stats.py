@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.cli.argument_parser import Parser, count
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.argument_values import count
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import bar, json_text, short_number, table

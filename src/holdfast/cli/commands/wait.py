@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.argument_parser import Parser, identifier, time_span
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.argument_values import identifier, time_span
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit, exit_of_run
 from holdfast.cli.formatting import json_text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.client.api_call import ApiCall, api_call, api_path, read_text, with_query, without_none
-from holdfast.client.response_decoding import read_messages
+from holdfast.client.session_decoding import read_messages
 from holdfast.schema.api.response_bodies import ChangesView, PageView, SessionExport, SessionView
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Receipt
