@@ -10,6 +10,7 @@ import pytest
 from holdfast.client.api_call import ApiCall, api_path, with_query
 from holdfast.client.endpoints import (
     approval_endpoints,
+    connect_endpoints,
     device_endpoints,
     extension_endpoints,
     people_endpoints,
@@ -43,13 +44,13 @@ REQUEST = RunRequest(
 )
 
 EVERY = [
-    server_endpoints.health(),
+    connect_endpoints.health(),
     server_endpoints.server(),
     server_endpoints.stop_server(if_idle=True),
     server_endpoints.backup("/backup.db"),
     server_endpoints.clean_up(),
     server_endpoints.sandbox(),
-    workspace_endpoints.open_workspace("/work"),
+    connect_endpoints.open_workspace("/work"),
     workspace_endpoints.repository("wsp_1"),
     workspace_endpoints.diff("wsp_1", commit="HEAD~1"),
     workspace_endpoints.diff("wsp_1", branch=True, base="main"),
@@ -83,7 +84,7 @@ EVERY = [
     run_endpoints.start_run("ses_1", REQUEST),
     run_endpoints.start_run("ses_1", RunRequest(prompt="hello")),
     run_endpoints.start_session("wsp_1", REQUEST, title="T"),
-    run_endpoints.runs("ses_1", state="queued", limit=5, before="7"),
+    session_endpoints.runs("ses_1", state="queued", limit=5, before="7"),
     run_endpoints.run("run_1"),
     run_endpoints.run("run_1", wait=2.5),
     run_endpoints.change_run("run_1", prompt="other"),
@@ -187,8 +188,8 @@ def test_each_call_matches_a_route_of_the_server(call: ApiCall[object]) -> None:
 
 def test_the_stream_targets_match_routes_of_the_server() -> None:
     for target in (
-        server_endpoints.events_target(),
-        server_endpoints.events_target(workspace_id="wsp_1", session_id="ses_1", viewing="ses_1"),
+        connect_endpoints.events_target(),
+        connect_endpoints.events_target(workspace_id="wsp_1", session_id="ses_1", viewing="ses_1"),
     ):
         assert _endpoint("GET", target).media_type == "text/event-stream"
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from holdfast import __version__
 from holdfast.cli import screen
 
+TYPE_CHECKING = False  # `typing` is imported with the collector of garbage disabled, and not for --version
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from holdfast.cli.current_directory import current_directory
 from holdfast.cli.exit_status import CommandError, Exit
@@ -15,9 +15,11 @@ from holdfast.client.server_address import address_from_env
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.ids import GENERATED_LENGTH, Prefix
-from holdfast.schema.api.response_bodies import ModelsView
-from holdfast.schema.runs import RunRequest
-from holdfast.schema.sessions import IdKind, Session, WorkspaceView
+
+if TYPE_CHECKING:
+    from holdfast.schema.api.response_bodies import ModelsView
+    from holdfast.schema.runs import RunRequest
+    from holdfast.schema.sessions import IdKind, Session, WorkspaceView
 
 ID_PREFIXES: dict[IdKind, Prefix] = {
     "session": "ses",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast.client.api_call import ApiCall
 from holdfast.client.base_client import BaseClient, OnLost
-from holdfast.client.endpoints import server_endpoints
+from holdfast.client.endpoints import connect_endpoints
 from holdfast.client.late_endpoints import load_endpoints
 from holdfast.client.response_decoding import read_error
 from holdfast.client.retry import LongPoll, Retry, StreamBroken
@@ -97,7 +97,7 @@ class AsyncClient(BaseClient):
         """
         return AsyncEventStream(
             self._pool,
-            server_endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing),
+            connect_endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing),
             self._stream_state(
                 after=after, transcript=transcript, give_up_after=give_up_after, raise_when_full=raise_when_full
             ),

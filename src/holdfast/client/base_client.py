@@ -16,6 +16,7 @@ from holdfast.ids import Ids
 if TYPE_CHECKING:
     from holdfast.client.endpoints import (
         approval_endpoints,
+        connect_endpoints,
         device_endpoints,
         extension_endpoints,
         people_endpoints,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 else:
     from holdfast.client.late_endpoints import (
         approval_endpoints,
+        connect_endpoints,
         device_endpoints,
         extension_endpoints,
         people_endpoints,
@@ -121,13 +123,13 @@ class BaseClient:
         """The id by which the server and other clients know this client."""
         return self._headers["X-Holdfast-Client"].rpartition(" ")[2]
 
-    health = EndpointMethod(server_endpoints.health)
+    health = EndpointMethod(connect_endpoints.health)
     server = EndpointMethod(server_endpoints.server)
     sandbox = EndpointMethod(server_endpoints.sandbox)
     stop_server = EndpointMethod(server_endpoints.stop_server)
     backup = EndpointMethod(server_endpoints.backup)
     clean_up = EndpointMethod(server_endpoints.clean_up)
-    open_workspace = EndpointMethod(workspace_endpoints.open_workspace)
+    open_workspace = EndpointMethod(connect_endpoints.open_workspace)
     workspaces = EndpointMethod(workspace_endpoints.workspaces)
     workspace = EndpointMethod(workspace_endpoints.workspace)
     close_workspace = EndpointMethod(workspace_endpoints.close_workspace)
@@ -159,7 +161,7 @@ class BaseClient:
     changes = EndpointMethod(session_endpoints.changes)
     start_run = EndpointMethod(run_endpoints.start_run)
     start_session = EndpointMethod(run_endpoints.start_session)
-    runs = EndpointMethod(run_endpoints.runs)
+    runs = EndpointMethod(session_endpoints.runs)
     get_run = EndpointMethod(run_endpoints.run)
     change_run = EndpointMethod(run_endpoints.change_run)
     cancel_run = EndpointMethod(run_endpoints.cancel_run)

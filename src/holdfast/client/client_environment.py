@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from holdfast.client.server_address import ServerAddress
 from holdfast.errors import ConfigError
-from holdfast.schema.api.response_bodies import ModelsView
 from holdfast.schema.client_variables import select_variables
-from holdfast.schema.runs import RunRequest
-from holdfast.schema.sessions import WorkspaceView
+
+if TYPE_CHECKING:
+    from holdfast.schema.api.response_bodies import ModelsView
+    from holdfast.schema.runs import RunRequest
+    from holdfast.schema.sessions import WorkspaceView
 
 
 def shell_variables(

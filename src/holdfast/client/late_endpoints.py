@@ -35,6 +35,7 @@ class LateFunction:
 
 
 approval_endpoints = LateEndpoints("approval_endpoints")
+connect_endpoints = LateEndpoints("connect_endpoints")
 device_endpoints = LateEndpoints("device_endpoints")
 extension_endpoints = LateEndpoints("extension_endpoints")
 people_endpoints = LateEndpoints("people_endpoints")

@@ -23,7 +23,6 @@ from holdfast.client.sync_client import SyncClient
 from holdfast.directories import find_directories
 from holdfast.errors import ConfigError, Conflict, NoAnswer, ServerStopping, StartFailed, Unreachable
 from holdfast.ids import build_id
-from holdfast.schema.api.response_bodies import Health
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.client.async_client import AsyncClient
     from holdfast.locations import Locations
+    from holdfast.schema.api.server_health import Health
 
 ALREADY_RUNNING = 75
 """The exit status of ``serve`` when another server owns the database (``EX_TEMPFAIL``)."""

@@ -14,12 +14,12 @@ from holdfast.runs import Engine
 from holdfast.schema.api.response_bodies import (
     BackupView,
     CleanupView,
-    Health,
     PageView,
     SandboxView,
     ServerView,
     StatsView,
 )
+from holdfast.schema.api.server_health import Health
 from holdfast.schema.sessions import IdKind, IdMatch
 from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState

@@ -6,7 +6,6 @@ from typing import Any
 
 from holdfast.client.api_call import ApiCall, api_call, api_path, body_reader, encode_body, fields_of, without_none
 from holdfast.ids import Ids
-from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
 
 
@@ -18,13 +17,6 @@ def start_run(session_id: str, request: RunRequest) -> ApiCall[Accepted]:
 def start_session(workspace_id: str, request: RunRequest, *, title: str | None = None) -> ApiCall[Accepted]:
     """Start a new session with its first run."""
     return _start(api_path("workspaces", workspace_id, "runs"), request, **without_none(title=title))
-
-
-def runs(
-    session_id: str, *, state: str | None = None, limit: int | None = None, before: str | int | None = None
-) -> ApiCall[PageView[Run]]:
-    query = {"state": state, "limit": limit, "before": before}
-    return api_call("GET", api_path("sessions", session_id, "runs"), returns=PageView[Run], query=query)
 
 
 def run(run_id: str, *, wait: float = 0.0) -> ApiCall[Run]:

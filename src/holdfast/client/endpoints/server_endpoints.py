@@ -1,23 +1,18 @@
-"""The server itself, and what concerns all workspaces: ids, search, usage, the event stream."""
+"""The server itself, and what concerns all workspaces: ids, search, usage."""
 
 from __future__ import annotations
 
-from holdfast.client.api_call import ApiCall, api_call, api_path, read_text, with_query
+from holdfast.client.api_call import ApiCall, api_call, api_path, read_text
 from holdfast.schema.api.fleet_views import FleetView
 from holdfast.schema.api.response_bodies import (
     BackupView,
     CleanupView,
-    Health,
     PageView,
     SandboxView,
     ServerView,
     StatsView,
 )
 from holdfast.schema.sessions import IdKind, IdMatch, SearchHit
-
-
-def health() -> ApiCall[Health]:
-    return api_call("GET", api_path("health"), returns=Health)
 
 
 def server() -> ApiCall[ServerView]:
@@ -63,9 +58,3 @@ def stats(*, since: str | None = None, until: str | None = None) -> ApiCall[Stat
 def metrics() -> ApiCall[str]:
     """Counters and latencies of the server, as OpenMetrics text."""
     return ApiCall("GET", "/metrics", read_text)
-
-
-def events_target(*, workspace_id: str | None = None, session_id: str | None = None, viewing: str | None = None) -> str:
-    """The event stream of one workspace or of all of them. The cursor is sent as a header."""
-    base = api_path("events") if workspace_id is None else api_path("workspaces", workspace_id, "events")
-    return with_query(base, {"session": session_id, "viewing": viewing})

@@ -6,7 +6,7 @@ from holdfast.client.api_call import ApiCall, api_call, api_path, read_text, wit
 from holdfast.client.session_decoding import read_messages
 from holdfast.schema.api.response_bodies import ChangesView, PageView, SessionExport, SessionView
 from holdfast.schema.messages import Message
-from holdfast.schema.runs import Receipt
+from holdfast.schema.runs import Receipt, Run
 from holdfast.schema.sessions import Session, UndoPreview
 
 
@@ -81,3 +81,10 @@ def export_markdown(session_id: str) -> ApiCall[str]:
 def call_output(call_id: str) -> ApiCall[str]:
     """The whole output of a tool call."""
     return ApiCall("GET", api_path("calls", call_id, "output"), read_text)
+
+
+def runs(
+    session_id: str, *, state: str | None = None, limit: int | None = None, before: str | int | None = None
+) -> ApiCall[PageView[Run]]:
+    query = {"state": state, "limit": limit, "before": before}
+    return api_call("GET", api_path("sessions", session_id, "runs"), returns=PageView[Run], query=query)

@@ -17,10 +17,6 @@ from holdfast.schema.extensions import AgentView
 from holdfast.schema.sessions import Client, Job, WorkspaceView
 
 
-def open_workspace(directory: str) -> ApiCall[WorkspaceView]:
-    return api_call("POST", api_path("workspaces"), {"path": directory}, returns=WorkspaceView)
-
-
 def workspaces() -> ApiCall[PageView[WorkspaceView]]:
     return api_call("GET", api_path("workspaces"), returns=PageView[WorkspaceView])
 

@@ -5,9 +5,7 @@ The server sends every field. The defaults are for clients: other versions of th
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
-
-from msgspec import Meta
+from typing import Any, Generic, Literal, TypeVar
 
 from holdfast.schema.base import Value
 from holdfast.schema.commands import OfferedMention
@@ -32,13 +30,6 @@ class ErrorBody(Value, frozen=True):
     """The body of every response with an error status."""
 
     error: ErrorDetail
-
-
-class Health(Value, frozen=True):
-    version: str
-    build: str = ""
-    """A digest of the source tree that the server runs; empty for an installed release."""
-    status: Annotated[str, Meta(extra_json_schema={"enum": ["ok", "stopping"]})] = "ok"
 
 
 class ServerView(Value, frozen=True, kw_only=True):

@@ -7,13 +7,13 @@ from holdfast.schema.api.request_bodies import BackupBody, IdsQuery, NoParameter
 from holdfast.schema.api.response_bodies import (
     BackupView,
     CleanupView,
-    Health,
     PageView,
     SandboxView,
     ServerView,
     StatsView,
     StopView,
 )
+from holdfast.schema.api.server_health import Health
 from holdfast.schema.sessions import IdMatch
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 
