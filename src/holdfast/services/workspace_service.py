@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import BadRequest, Forbidden, HoldfastError, NotFound, StoreConflict
-from holdfast.extend.instructions import find_instructions
+from holdfast.extend.instructions import InstructionFiles, find_instructions
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import DiffQuery
 from holdfast.schema.api.response_bodies import ContextView, DiffView, PageView, RepositoryView
@@ -71,7 +71,7 @@ class WorkspaceService:
             known = await self._shared.store.workspace_at(str(directory))
             workspace = known or await self._register(directory)
             await self._enter(workspace)
-        return await self.view(workspace.id), known is None
+        return await self._view(workspace), known is None
 
     async def open_known(self, workspace_id: str) -> OpenWorkspace:
         """The live parts of a workspace; opens it if needed. `BadRequest` if its directory does not exist."""
@@ -102,17 +102,19 @@ class WorkspaceService:
         return count
 
     async def view(self, workspace_id: str) -> WorkspaceView:
-        store = self._shared.store
+        return await self._view(await self._shared.store.workspace(workspace_id))
+
+    async def _view(self, workspace: Workspace) -> WorkspaceView:
+        store, workspace_id = self._shared.store, workspace.id
         cursor = self._shared.hub.cursor
-        workspace = await store.workspace(workspace_id)
         approvals = await store.open_approvals(workspace_id=workspace_id)
         questions = await store.open_questions(workspace_id=workspace_id)
         opened, live = self._open_workspaces.get(workspace_id), self._open_workspaces.live_now(workspace_id)
-        found = await asyncio.to_thread(find_instructions, Path(workspace.path))
+        found, trusted = await asyncio.to_thread(self._read_directory, Path(workspace.path))
         return WorkspaceView(
             id=workspace.id,
             path=workspace.path,
-            trusted=await asyncio.to_thread(self._shared.trust.is_trusted, Path(workspace.path)),
+            trusted=trusted,
             created_at=workspace.created_at,
             open=opened is not None,
             busy_sessions=self._engine.count_active(workspace_id),
@@ -126,6 +128,10 @@ class WorkspaceService:
             variables=await opened.client_variables() if opened else (),
             cursor=cursor,
         )
+
+    def _read_directory(self, directory: Path) -> tuple[InstructionFiles, bool]:
+        """What instructions it has, and whether it is trusted. Blocks."""
+        return find_instructions(directory), self._shared.trust.is_trusted(directory)
 
     async def views(self) -> tuple[WorkspaceView, ...]:
         return tuple([await self.view(workspace.id) for workspace in await self._shared.store.workspaces()])

@@ -181,22 +181,25 @@ class ConfiguredWorkspace:
         cached, now = self._cached, time.monotonic()
         if cached is not None and now - cached.checked_at < _SETUP_MAX_AGE:
             return cached.setup
+        setup = await self._check_setup(now)
+        await self._read_masks(setup.settings)
+        return setup
+
+    async def _check_setup(self, now: float) -> Setup:
+        cached = self._cached
         stamps = await asyncio.to_thread(self._file_stamps)
         setup = cached.setup if cached is not None and cached.file_stamps == stamps else await self._read_setup()
         if self._cached is cached:  # `forget_setup` was not called meanwhile
             self._cached = _CachedSetup(setup, stamps, now)
-        await self._read_masks(setup.settings)
         return setup
 
     async def client_variables(self) -> tuple[str, ...]:
         """The variables that clients send with prompts; the usual ones while the configuration is invalid."""
         try:
-            variables = (await self.setup()).variables
+            # A prompt that follows looks at the files itself, and masks what is secret then.
+            return (await self._check_setup(-_SETUP_MAX_AGE)).variables
         except HoldfastError:
             return (*OWN_VARIABLES, *SHELL_VARIABLES)
-        if self._cached is not None:  # a prompt that follows looks at the files itself
-            self._cached = replace(self._cached, checked_at=-_SETUP_MAX_AGE)
-        return variables
 
     def refuse_other_config(self, variables: Mapping[str, str] | None) -> None:
         """Raise `Conflict` if the shell of a client names another configuration than the server was started with."""
