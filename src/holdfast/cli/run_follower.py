@@ -16,6 +16,7 @@ from holdfast.cli.event_printer import EventPrinter
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.interrupts import Interrupts
 from holdfast.cli.screen import Screen
+from holdfast.client.late_endpoints import approval_endpoints, load_endpoints, run_endpoints, session_endpoints
 from holdfast.client.retry import LongPoll
 from holdfast.client.sync_client import SyncClient
 from holdfast.client.transcript import Transcript
@@ -35,6 +36,8 @@ from holdfast.schema.events import (
 )
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Queue, Run
+
+load_endpoints(approval_endpoints, run_endpoints, session_endpoints)  # all calls of a follower, for as long as it lives
 
 GIVE_UP_SECONDS = 60.0
 """How long a command that follows a run waits for a server that is gone."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from holdfast.client.api_call import ApiCall
 from holdfast.client.base_client import BaseClient, OnLost
 from holdfast.client.endpoints import connect_endpoints
-from holdfast.client.late_endpoints import load_endpoints
+from holdfast.client.late_endpoints import ALL_ENDPOINTS, load_endpoints
 from holdfast.client.response_decoding import read_error
 from holdfast.client.retry import LongPoll, Retry, StreamBroken
 from holdfast.client.server_address import ServerAddress
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _KEEP_ALIVE_SECONDS = 60.0
 
-load_endpoints()
+load_endpoints(*ALL_ENDPOINTS)
 
 
 class AsyncClient(BaseClient):

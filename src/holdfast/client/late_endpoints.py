@@ -1,7 +1,7 @@
 """The modules in `endpoints`, each imported at the first call that it builds.
 
 One command uses a few calls of the API, and most modules need schemas that only they use. A client that lives long
-imports all of them when it starts, because another version may be installed meanwhile.
+imports those that it uses when it starts, because another version may be installed meanwhile.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ class LateEndpoints:
     """Has the functions of one module."""
 
     def __init__(self, name: str) -> None:
-        self.module = f"{__package__}.endpoints.{name}"
+        self.name = f"{__package__}.endpoints.{name}"
 
     def __getattr__(self, function: str) -> LateFunction:
-        return LateFunction(self.module, function)
+        return LateFunction(self.name, function)
 
 
 class LateFunction:
@@ -46,8 +46,21 @@ setting_endpoints = LateEndpoints("setting_endpoints")
 workspace_endpoints = LateEndpoints("workspace_endpoints")
 
 
-def load_endpoints() -> None:
-    """Import all modules now."""
-    for endpoints in list(globals().values()):
-        if isinstance(endpoints, LateEndpoints):
-            import_module(endpoints.module)
+ALL_ENDPOINTS = (
+    approval_endpoints,
+    connect_endpoints,
+    device_endpoints,
+    extension_endpoints,
+    people_endpoints,
+    run_endpoints,
+    server_endpoints,
+    session_endpoints,
+    setting_endpoints,
+    workspace_endpoints,
+)
+
+
+def load_endpoints(*modules: LateEndpoints) -> None:
+    """Import these modules now."""
+    for module in modules:
+        import_module(module.name)

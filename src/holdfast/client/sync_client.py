@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from holdfast.client.api_call import ApiCall
 from holdfast.client.base_client import BaseClient, OnLost
 from holdfast.client.endpoints import connect_endpoints
-from holdfast.client.late_endpoints import load_endpoints
 from holdfast.client.response_decoding import read_error
 from holdfast.client.retry import LongPoll, Retry
 from holdfast.client.sync_http import Connection
@@ -93,7 +92,6 @@ class SyncClient(BaseClient):
         """
         from holdfast.client.sync_event_stream import SyncEventStream
 
-        load_endpoints()
         return SyncEventStream(
             Connection(self.address, headers=self._headers),
             connect_endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing),

@@ -38,36 +38,41 @@ SHELL_VARIABLES = (
 
 MAX_VARIABLES = 200
 MAX_LENGTH = 32_768
-_SECRET_NAME = r"(?i)key|token|secret|passw|credential|cookie|auth"
+_SECRET_WORDS = ("key", "token", "secret", "passw", "credential", "cookie", "auth")
 _SECRET_VALUE = r"://[^/\s@]+:[^/\s@]+@"
 """An address with a password."""
 
 
-def matches(name: str, patterns: Collection[str]) -> bool:
-    """Whether a name is one of the patterns; a ``*`` at the end of a pattern stands for any rest."""
-    return name in patterns or any(
-        pattern.endswith("*") and name.startswith(pattern.removesuffix("*")) for pattern in patterns
-    )
+def matching_names(names: Collection[str], patterns: Collection[str]) -> frozenset[str]:
+    """The names that are one of the patterns; a ``*`` at the end of a pattern stands for any rest."""
+    beginnings = tuple(pattern.removesuffix("*") for pattern in patterns if pattern.endswith("*"))
+    return frozenset(name for name in names if name in patterns or name.startswith(beginnings))
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable looks as if it holds a secret."""
-    by_name = name not in SHELL_VARIABLES and re.search(_SECRET_NAME, name) is not None
-    return by_name or re.search(_SECRET_VALUE, value) is not None
+    folded = name.casefold()
+    if name not in SHELL_VARIABLES and any(word in folded for word in _SECRET_WORDS):
+        return True
+    return "://" in value and re.search(_SECRET_VALUE, value) is not None
 
 
 def select_variables(env: Mapping[str, str], patterns: Collection[str]) -> dict[str, str]:
     """The variables that go with a prompt: those that match, fit, are text and hold no secret."""
-    found = [name for name in sorted(env) if matches(name, patterns) and _fits(env[name])]
+    found = [name for name in sorted(matching_names(env, patterns)) if _fits(env[name])]
     return {name: env[name] for name in found[:MAX_VARIABLES] if not is_secret(name, env[name])}
 
 
 def merge_variables(base: Mapping[str, str], sent: Mapping[str, str], patterns: Collection[str]) -> dict[str, str]:
     """The server's environment, in which the variables that match are those of the client."""
-    kept = {name: value for name, value in base.items() if not matches(name, patterns)}
-    given = {name: value for name, value in sent.items() if matches(name, patterns) and name not in OWN_VARIABLES}
-    return {**kept, **given}
+    replaced = matching_names(base, patterns)
+    given = matching_names(sent, patterns) - set(OWN_VARIABLES)
+    return {name: value for name, value in base.items() if name not in replaced} | {
+        name: value for name, value in sent.items() if name in given
+    }
 
 
 def _fits(value: str) -> bool:
-    return len(value) <= MAX_LENGTH and "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+    if len(value) > MAX_LENGTH or "\0" in value:
+        return False
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
