@@ -10,7 +10,19 @@ from tests.cli.cli_shell import CliShell
 FORBIDDEN = {
     *("asyncio", "starlette", "uvicorn", "httpx2", "textual", "tree_sitter", "markdownify", "mcp", "tomlkit"),
     *("ssl", "subprocess", "threading", "inspect", "typing_extensions", "json", "logging", "sqlite3"),
-    *("argparse", "gettext", "locale", "platform", "socket", "selectors", "struct", "pathlib", "dataclasses", "rich"),
+    *(
+        "argparse",
+        "gettext",
+        "locale",
+        "platform",
+        "socket",
+        "selectors",
+        "signal",
+        "struct",
+        "pathlib",
+        "dataclasses",
+        "rich",
+    ),
 }
 PROGRAM = """
 import sys

@@ -8,14 +8,18 @@ quick succession count as one.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from holdfast.cli.exit_status import Exit
+
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # `signal` adds enumerations of all its constants
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_SIGNAL_SECONDS = 0.2

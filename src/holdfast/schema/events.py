@@ -1,7 +1,5 @@
 """Events: what a client's stream consists of. Kinds may be added, never removed."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeAlias
 
 import msgspec

@@ -1,7 +1,5 @@
 """Messages and their parts, as stored and as sent to clients; tools as described to models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """Runs: one accepted prompt or lane command, from acceptance to its single end."""
 
-from __future__ import annotations
-
 from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.schema.base import Value

@@ -1,7 +1,5 @@
 """Sessions, workspaces, clients, background jobs, todos, changed files and search hits."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from holdfast.schema.base import Value

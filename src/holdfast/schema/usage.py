@@ -1,7 +1,5 @@
 """Tokens and cost of model requests, and statistics of models and tools."""
 
-from __future__ import annotations
-
 from holdfast.schema.base import Value
 
 
@@ -18,7 +16,7 @@ class Usage(Value, frozen=True, omit_defaults=True):
     estimated: bool = False
     """Whether any number was estimated, because the provider did not send it."""
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input=self.input + other.input,
             output=self.output + other.output,

@@ -1,7 +1,5 @@
 """The response that clients ask for first. It has its own module, so that a command imports no other responses."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta
