@@ -10,7 +10,7 @@ from holdfast import __version__
 from holdfast.client.api_call import api_call
 from holdfast.errors import Conflict, NoAnswer, NotFound, NotHoldfast, ServerStopping, Unauthorized, Unreachable
 from holdfast.schema.api.response_bodies import PageView
-from holdfast.schema.api.server_health import Health
+from holdfast.schema.api.server_views import Health
 from holdfast.schema.base import to_builtins
 from holdfast.schema.messages import Message, Text
 from holdfast.schema.runs import Accepted, Receipt, Run, RunRequest

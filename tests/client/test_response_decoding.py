@@ -9,7 +9,7 @@ from holdfast import errors
 from holdfast.client.response_decoding import read_as, read_error
 from holdfast.client.session_decoding import read_messages, read_stream_event
 from holdfast.schema.api.response_bodies import PageView
-from holdfast.schema.api.server_health import Health
+from holdfast.schema.api.server_views import Health
 from holdfast.schema.base import Unknown, encode, to_builtins
 from holdfast.schema.events import Heartbeat, MessageFinished, RunFinished
 from holdfast.schema.messages import Finish, Message, Text

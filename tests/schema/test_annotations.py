@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 
-@pytest.mark.parametrize("name", ["usage", "messages", "runs", "sessions", "events", "api.server_health"])
+@pytest.mark.parametrize("name", ["usage", "messages", "runs", "sessions", "events", "api.server_views"])
 def test_annotations_are_types(name: str) -> None:
     module = import_module(f"holdfast.schema.{name}")
     values = [kind for kind in vars(module).values() if isinstance(kind, msgspec.StructMeta)]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.client.async_client import AsyncClient
     from holdfast.locations import Locations
-    from holdfast.schema.api.server_health import Health
+    from holdfast.schema.api.server_views import Health
 
 ALREADY_RUNNING = 75
 """The exit status of ``serve`` when another server owns the database (``EX_TEMPFAIL``)."""

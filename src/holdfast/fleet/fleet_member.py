@@ -34,7 +34,7 @@ from holdfast.fleet.request_places import (
 )
 from holdfast.ids import Ids
 from holdfast.runs import Engine
-from holdfast.schema.api.fleet_views import FleetView
+from holdfast.schema.api.server_views import FleetView
 from holdfast.schema.events import RunFinished
 from holdfast.server.http.request_access import RequestAccess
 from holdfast.services import Services

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from holdfast.schema.api.fleet_views import FleetServerView, FleetView, FleetWorkspaceView
+from holdfast.schema.api.server_views import FleetServerView, FleetView, FleetWorkspaceView
 from holdfast.store.postgres.lease_table import KnownServer, WorkspacePlace
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from holdfast import __version__
 from holdfast.runs import Engine
-from holdfast.schema.api.fleet_views import FleetServerView, FleetView
+from holdfast.schema.api.server_views import FleetServerView, FleetView
 from holdfast.services.presence import Presence
 
 

@@ -19,7 +19,7 @@ from holdfast.schema.api.response_bodies import (
     ServerView,
     StatsView,
 )
-from holdfast.schema.api.server_health import Health
+from holdfast.schema.api.server_views import Health
 from holdfast.schema.sessions import IdKind, IdMatch
 from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState

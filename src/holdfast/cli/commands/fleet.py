@@ -10,7 +10,7 @@ from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import json_text, table
 from holdfast.cli.screen import Style, one_line
-from holdfast.schema.api.fleet_views import FleetServerView, FleetView, FleetWorkspaceView
+from holdfast.schema.api.server_views import FleetServerView, FleetView, FleetWorkspaceView
 
 _SERVERS = ("server", "machine", "state", "lease", "behind", "owns", "active", "streams", "address")
 _WORKSPACES = ("workspace", "owner", "fence", "active", "queued", "directory")

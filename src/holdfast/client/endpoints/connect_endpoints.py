@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.client.api_call import ApiCall, api_call, api_path, with_query
-from holdfast.schema.api.server_health import Health
+from holdfast.schema.api.server_views import Health
 from holdfast.schema.sessions import WorkspaceView
 
 

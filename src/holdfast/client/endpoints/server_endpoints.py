@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from holdfast.client.api_call import ApiCall, api_call, api_path, read_text
-from holdfast.schema.api.fleet_views import FleetView
 from holdfast.schema.api.response_bodies import (
     BackupView,
     CleanupView,
@@ -12,6 +11,7 @@ from holdfast.schema.api.response_bodies import (
     ServerView,
     StatsView,
 )
+from holdfast.schema.api.server_views import FleetView
 from holdfast.schema.sessions import IdKind, IdMatch, SearchHit
 
 

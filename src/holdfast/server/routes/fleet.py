@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.schema.api.fleet_views import FleetView
 from holdfast.schema.api.request_bodies import NoParameters
+from holdfast.schema.api.server_views import FleetView
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 
 

@@ -13,7 +13,7 @@ from holdfast.schema.api.response_bodies import (
     StatsView,
     StopView,
 )
-from holdfast.schema.api.server_health import Health
+from holdfast.schema.api.server_views import Health
 from holdfast.schema.sessions import IdMatch
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 

@@ -1,10 +1,20 @@
-"""The servers of a fleet as clients see them."""
+"""Servers as clients see them: whether one responds, and those of a fleet.
 
-from __future__ import annotations
+Every command asks for the health first, so other responses have modules of their own.
+"""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from holdfast.schema.base import Value
+
+
+class Health(Value, frozen=True):
+    version: str
+    build: str = ""
+    """A digest of the source tree that the server runs; empty for an installed release."""
+    status: Annotated[str, Meta(extra_json_schema={"enum": ["ok", "stopping"]})] = "ok"
 
 
 class FleetServerView(Value, frozen=True, kw_only=True):
