@@ -41,6 +41,8 @@ class ControlledStore:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
+        self.holds_only: str | None = None
+        """The session whose commits are held while it is not open; None: all."""
         self.refusing: CommitRefused | None = None
         """While set, every commit is refused."""
         self.refused = 0
@@ -62,7 +64,7 @@ class ControlledStore:
             self.refused += 1
             self.was_refused.set()
             raise self.refusing
-        if not self.open.is_set():
+        if not self.open.is_set() and (self.holds_only is None or _concerns(batch, self.holds_only)):
             self.held += 1
             await self.open.wait()
             self.held -= 1
@@ -75,6 +77,10 @@ class ControlledStore:
 
     def refuse(self) -> None:
         self.refusing = StoreUnwritable("the database cannot be written: disk full")
+
+
+def _concerns(batch: Batch, session_id: str) -> bool:
+    return any(getattr(event, "session_id", None) == session_id for event in batch.events)
 
 
 class EngineHarness:

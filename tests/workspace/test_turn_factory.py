@@ -18,6 +18,7 @@ from holdfast.models.model_script import (
     ScriptedWait,
     ScriptRule,
 )
+from holdfast.runs.turn_handle import EngineTurnHandle
 from holdfast.schema.api.request_bodies import QuestionBody
 from holdfast.schema.events import (
     ApprovalRequested,
@@ -32,6 +33,8 @@ from holdfast.schema.events import (
 from holdfast.schema.messages import Message, Notice, Shell, ToolResult
 from holdfast.schema.runs import Limits, Run
 from holdfast.schema.sessions import Todo, UndoPreview
+from holdfast.workspace.open_workspace import OpenWorkspace
+from holdfast.workspace.open_workspaces import OpenWorkspaces
 from tests.support.app_harness import AppHarness, open_app_harness, saying
 
 
@@ -595,3 +598,21 @@ async def test_a_report_about_very_many_files_is_short(tmp_path: Path) -> None:
         undone = await _undo_confirmed(harness, run.session_id)
         assert "Undone: 50 more files" in undone.text
         assert list(harness.directory.iterdir()) == []
+
+
+async def test_a_turn_first_lets_prompts_be_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    live = OpenWorkspaces.live
+
+    async def may_begin(self: EngineTurnHandle) -> None:
+        order.append("may begin")
+
+    async def noted_live(self: OpenWorkspaces, workspace_id: str) -> OpenWorkspace:
+        order.append("begins")
+        return await live(self, workspace_id)
+
+    monkeypatch.setattr(EngineTurnHandle, "may_begin", may_begin)
+    monkeypatch.setattr(OpenWorkspaces, "live", noted_live)
+    async with open_app_harness(tmp_path) as harness:
+        assert (await harness.run("hello")).state == "completed"
+    assert order == ["may begin", "begins"]

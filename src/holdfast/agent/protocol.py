@@ -95,6 +95,13 @@ class TurnHandle(Protocol):
         """The session as it was when the run started."""
         ...
 
+    async def may_begin(self) -> None:
+        """Wait, for a moment at most, until prompts that are being accepted are answered.
+
+        Call it before the work that begins a turn, so that a burst of prompts is accepted first.
+        """
+        ...
+
     @property
     def started_with(self) -> StartRecord: ...
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from holdfast.agent.protocol import StartRecord
 from holdfast.errors import (
     BadRequest,
     Conflict,
@@ -23,10 +25,10 @@ from holdfast.runs.lane.decisions import decide, why_not_steered
 from holdfast.runs.lane.protocol import Accept, Repeated
 from holdfast.runs.mailbox import Planner
 from holdfast.schema.events import SessionUpdated
-from holdfast.schema.runs import Accepted, RunRequest, settings_of
+from holdfast.schema.runs import Accepted, Run, RunRequest, settings_of
 from holdfast.schema.sessions import Session
-from holdfast.store import Batch, RunRecord
-from holdfast.store.writes import UpdateSession
+from holdfast.store import Batch, Committed, RunRecord
+from holdfast.store.writes import InsertRun, PutMessage, PutSession, UpdateSession
 
 A = TypeVar("A")
 
@@ -112,6 +114,23 @@ def accept_planner(engine_state: EngineState, acceptance: Acceptance) -> Planner
         return made.with_answer(replace(accepted, not_steered=why_not_steered(state.lane, command)))
 
     return plan
+
+
+def start_record(run: Run, batch: Batch, committed: Committed) -> StartRecord:
+    """What the commit that started a run says about it, for its turn.
+
+    Nothing is known of a run that was accepted before, or that works in the environment of its parent.
+    """
+    inserted = next((write for write in batch.writes if isinstance(write, InsertRun) and write.run.id == run.id), None)
+    if inserted is None:
+        return StartRecord()
+    begins_session = any(isinstance(write, PutSession) for write in batch.writes)
+    is_known = run.parent_run_id is None and (begins_session or inserted.environment is not None)
+    messages = (write.message for write in batch.writes if isinstance(write, PutMessage))
+    return StartRecord(
+        variables=inserted.environment if is_known else UNSET,
+        messages=tuple(replace(one, seq=committed.seqs[one.id]) for one in messages) if begins_session else None,
+    )
 
 
 async def wait_for_host(engine_state: EngineState, session_id: str, request: RunRequest) -> None:

@@ -25,6 +25,7 @@ from holdfast.runs.acceptance import (
     accept_planner,
     refuse_subagent_session,
     repeat_answer,
+    start_record,
     validate_request,
     wait_for_host,
 )
@@ -52,7 +53,6 @@ from holdfast.runs.lane.protocol import (
 from holdfast.runs.mailbox import Mailbox
 from holdfast.runs.recovery import end_crashed_runs, load_lane, take_intents
 from holdfast.runs.shutdown import stop_engine, stop_workspace
-from holdfast.runs.start_record import start_record
 from holdfast.schema.messages import File
 from holdfast.schema.runs import END_STATES, Accepted, CancelScope, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import Session
@@ -139,7 +139,8 @@ class Engine:
 
     async def _post(self, mailbox: Mailbox, acceptance: Acceptance) -> Accepted | None:
         """The answer, or None if the id is already in this lane."""
-        return (await mailbox.post(accept_planner(self._state, acceptance))).answer
+        with self._state.start_order.accepting():
+            return (await mailbox.post(accept_planner(self._state, acceptance))).answer
 
     async def get_run(self, run_id: str) -> Run:
         """The run with what it is doing now. Raises `NotFound`, or `Gone` if its session is deleted."""

@@ -25,6 +25,7 @@ from holdfast.runs.lane.decisions import decide_all
 from holdfast.runs.lane.protocol import Command, Decision
 from holdfast.runs.lane.state import RunStopReason
 from holdfast.runs.mailbox import CommittedAnswer, Mailbox, MailboxOwner
+from holdfast.runs.start_order import StartOrder
 from holdfast.schema.base import Value
 from holdfast.schema.runs import Now, Outcome, Run, RunSettings
 from holdfast.schema.sessions import Session
@@ -47,6 +48,8 @@ class EngineLimits(Value, frozen=True, kw_only=True):
     """A sub-agent gets this share of its parent's `stop_seconds`, so that it ends before its parent."""
     end_with_cancel_seconds: float = 0.003
     """How long the commit of a cancel waits for the end of the active run, so that both are written at once."""
+    accept_first_seconds: float = 0.1
+    """How long a turn waits at most with its beginning while other runs are being accepted."""
     receipt_seconds: float = 2.0
     """How long a cancel waits for the ends of the runs it covers (`C3`)."""
     shutdown_seconds: float = 5.0
@@ -217,6 +220,7 @@ class EngineState:
         self.limits = limits
         self.tasks = OwnedTasks()
         self.end_waiters = EndWaiters()
+        self.start_order = StartOrder(most_seconds=limits.accept_first_seconds)
         self.mailboxes: dict[str, Mailbox] = {}
         """By session id; only those with work or unfinished runs."""
         self.active_runs: dict[str, ActiveRun] = {}

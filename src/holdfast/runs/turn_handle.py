@@ -50,6 +50,9 @@ class EngineTurnHandle:
     def session(self) -> Session:
         return self._active.session
 
+    async def may_begin(self) -> None:
+        await self._engine_state.start_order.turn_may_begin()
+
     @property
     def started_with(self) -> StartRecord:
         return self._active.started_with

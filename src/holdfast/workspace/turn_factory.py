@@ -111,6 +111,7 @@ class _StartingTurn:
         self._session = session
 
     async def run(self, handle: TurnHandle) -> Ending | None:
+        await handle.may_begin()
         workspace = await self._workspaces.live(self._session.workspace_id)
         from holdfast.workspace.workspace_turn import WorkspaceTurn  # imported by now, in a thread
 
