@@ -12,6 +12,7 @@ from holdfast.files import (
     file_identity,
     lock,
     open_directory,
+    programs_named,
     read_limited,
     repository_root,
     write_atomic,
@@ -151,3 +152,15 @@ def test_the_repository_root_is_the_nearest_directory_with_git(tmp_path: Path) -
     (tmp_path / "outer" / "inner" / ".git").write_text("gitdir: elsewhere")
     assert repository_root(inner) == tmp_path / "outer" / "inner"
     assert repository_root(inner / "none") == tmp_path / "outer" / "inner"
+
+
+def test_programs_are_found_in_the_order_of_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, mode in (("one", 0o755), ("two", 0o755), ("data", 0o644), ("relative", 0o755)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tool").touch(mode)
+    (tmp_path / "directory" / "tool").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    entries = (tmp_path / "data", tmp_path / "directory", "relative", tmp_path / "two", tmp_path / "one", "", "/gone")
+    found = programs_named("tool", os.pathsep.join(map(str, entries)))
+    assert list(found) == [str(tmp_path / "two" / "tool"), str(tmp_path / "one" / "tool")]
+    assert list(programs_named("tool", "")) == []

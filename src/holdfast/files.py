@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -197,11 +197,19 @@ def find_program(name: str, search_path: str, *, outside: Path) -> str | None:
     itself must not come from there. Relative entries are skipped for the same reason. Blocking.
     """
     root = os.path.realpath(outside)
-    for entry in search_path.split(os.pathsep):
-        path = os.path.join(entry, name)
-        if not os.path.isabs(entry) or not os.path.isfile(path) or not os.access(path, os.X_OK):
-            continue
-        places = (os.path.join(os.path.realpath(entry), name), os.path.realpath(path))
+    for path in programs_named(name, search_path):
+        places = (os.path.join(os.path.realpath(os.path.dirname(path)), name), os.path.realpath(path))
         if not any(place.startswith(root.rstrip("/") + "/") for place in places):
             return path
     return None
+
+
+def programs_named(name: str, search_path: str) -> Iterator[str]:
+    """The programs of a name in the absolute directories of a search path, in their order. Blocking.
+
+    The first one is what `shutil.which` returns, whose module takes half a megabyte of every server.
+    """
+    for entry in search_path.split(os.pathsep):
+        path = os.path.join(entry, name)
+        if os.path.isabs(entry) and os.path.isfile(path) and os.access(path, os.X_OK):
+            yield path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -209,6 +211,21 @@ async def test_an_address_that_is_dead_does_not_hide_the_next_one(monkeypatch: p
     _use_addresses(monkeypatch, [dead, dead])
     with pytest.raises(ConnectionRefusedError):
         await open_socket("host.example", 1)
+
+
+def test_a_connection_needs_no_codec_for_international_names() -> None:
+    program = """
+import socket, sys
+from holdfast.models.tcp_connect import open_socket
+from holdfast.server.server_process import run_on_loop
+with socket.create_server(("127.0.0.1", 0)) as listening:
+    port = listening.getsockname()[1]
+    for host in ("127.0.0.1", "localhost"):
+        run_on_loop(open_socket(host, port)).close()
+print("encodings.idna" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
 
 
 def _use_addresses(monkeypatch: pytest.MonkeyPatch, addresses: list[object]) -> None:

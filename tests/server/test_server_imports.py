@@ -66,6 +66,8 @@ MOST_MODULES = 194
 """Of ours. Think twice before you raise it: each takes about 0.4 ms of every start."""
 NOT_YET = {"bz2", "json", "logging.handlers", "lzma", "pickle", "random", "secrets", "shutil", "tempfile", "zipfile"}
 """Modules of Python that take about a millisecond each, and that no prompt needs."""
+NOT_EVEN_FOR_RUNS = {"bz2", "encodings.idna", "lzma", "shutil", "tempfile", "zipfile"}
+"""Modules of Python that take half a megabyte together, and that few runs need."""
 LIBRARIES = {"httptools", "msgspec", "typing_extensions", "uvloop"}
 
 
@@ -129,3 +131,4 @@ def test_what_runs_use_is_imported_after_the_first_prompt_was_accepted(tmp_path:
     assert "holdfast.agent.prompt_turn" in at_last
     unused = ("mcp", "yaml", "tree_sitter", "httpx2", "anyio", "starlette", "uvicorn", "click", "holdfast.crush")
     assert at_last.isdisjoint(unused)
+    assert at_last.isdisjoint(NOT_EVEN_FOR_RUNS)

@@ -1,4 +1,7 @@
-"""Connects to a host that may have several addresses, of which some may be dead."""
+"""Connects to a host that may have several addresses, of which some may be dead.
+
+Hosts are ASCII, and go to the event loop as bytes: it would import the codec of international names for a text.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
         pass
     else:
         return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, (host, port))]
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
     by_family: dict[int, list[tuple[int, Any]]] = {}
     for family, _, _, _, address in found:
         by_family.setdefault(family, []).append((family, address))
@@ -60,7 +63,7 @@ async def _connect_socket(family: int, address: Any) -> socket.socket:
     try:
         opened.setblocking(False)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(opened, address)
+        await asyncio.get_running_loop().sock_connect(opened, (address[0].encode("ascii"), *address[1:]))
     except BaseException:
         opened.close()
         raise

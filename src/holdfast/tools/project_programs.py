@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from holdfast.files import programs_named
 
 _LOCAL_PROGRAMS = ("node_modules/.bin", ".venv/bin", "venv/bin")
 
@@ -19,4 +20,4 @@ def find_project_program(name: str, directories: Iterable[Path], environment: Ma
             found = directory / place / name
             if os.access(found, os.X_OK):
                 return str(found)
-    return shutil.which(name, path=environment.get("PATH", ""))
+    return next(programs_named(name, environment.get("PATH", "")), None)

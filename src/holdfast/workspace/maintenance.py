@@ -84,8 +84,6 @@ async def _remove_old_contents(shared: SharedParts) -> int:
 
 
 def _remove_old_outputs(shared: SharedParts) -> int:
-    import shutil  # not above: it is slow to import, and the start needs only `mark_lost_jobs`
-
     before = shared.clock() - _OUTPUT_SECONDS
     old = [path for path in _files(shared.locations.outputs_dir) if path.lstat().st_mtime < before]
     for path in old:
@@ -96,6 +94,8 @@ def _remove_old_outputs(shared: SharedParts) -> int:
     before = shared.clock() - _TEMPORARY_SECONDS
     for directory in _directories(shared.locations.temporary_dir):
         if directory.lstat().st_mtime < before:
+            import shutil  # not above: it takes half a megabyte, and few starts need it
+
             shutil.rmtree(directory, ignore_errors=True)
     return len(old)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import shutil
 import stat
 from collections.abc import Callable
 
@@ -17,6 +16,7 @@ from holdfast.tools.files.held_directory import DirectoryEntry
 
 _NOREPLACE = 1
 _EXCHANGE = 2
+_PIECE_BYTES = 256 * 1024
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
 
 
@@ -55,7 +55,8 @@ def _copy(source: DirectoryEntry, target: DirectoryEntry) -> None:
         open(source.open(os.O_RDONLY | os.O_NONBLOCK), "rb") as reader,
         open(target.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as writer,
     ):
-        shutil.copyfileobj(reader, writer)
+        while piece := reader.read(_PIECE_BYTES):
+            writer.write(piece)
         status = os.fstat(reader.fileno())
         os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode))
         writer.flush()

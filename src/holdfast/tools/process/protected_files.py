@@ -9,7 +9,6 @@ command ran meanwhile, because it may have made the change.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import threading
 from pathlib import Path
@@ -135,6 +134,8 @@ def _move_away(path: str, rejected: Path) -> None:
     try:
         os.replace(path, target)
     except OSError:  # another file system
+        import shutil  # not above: it takes half a megabyte, and this is rare
+
         shutil.move(path, target)
 
 

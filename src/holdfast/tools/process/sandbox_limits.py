@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from holdfast.config.claude_files import PROJECT_HOOKS, PROJECT_SETTINGS
+from holdfast.files import programs_named
 from holdfast.schema.base import Value
 
 _GIT_FILES = ("config", "config.worktree", "hooks")
@@ -104,7 +104,7 @@ def cache_directories(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _is_installed(programs: tuple[str, ...], environment: Mapping[str, str]) -> bool:
-    return any(shutil.which(program, path=environment.get("PATH", "")) for program in programs)
+    return any(path for program in programs for path in programs_named(program, environment.get("PATH", "")))
 
 
 def _make_missing(directories: list[str], files: list[str], *, home: Path) -> None:

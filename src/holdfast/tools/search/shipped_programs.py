@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from holdfast.files import programs_named
 
 PROGRAMS = ("rg",)
 
@@ -37,10 +38,12 @@ def link_shipped_programs(directory: Path) -> None:
 def find_shipped_program(name: str) -> str | None:
     """Return the program's path among the scripts of this Python, or None. Blocking."""
     if sys.prefix != sys.base_prefix:  # in a virtual environment, they are beside the interpreter
-        return shutil.which(name, path=os.path.dirname(sys.executable))
-    import sysconfig  # not above: it reads hundreds of variables of Python's build
+        scripts = os.path.dirname(sys.executable)
+    else:
+        import sysconfig  # not above: it reads hundreds of variables of Python's build
 
-    return shutil.which(name, path=sysconfig.get_path("scripts"))
+        scripts = sysconfig.get_path("scripts")
+    return next(programs_named(name, scripts), None)
 
 
 def with_shipped_programs(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
