@@ -1,6 +1,7 @@
 """What runs use is imported with the first run, or soon after the start."""
 
 import asyncio
+import gc
 import threading
 from pathlib import Path
 
@@ -55,3 +56,23 @@ async def test_an_import_that_fails_ends_its_run_and_is_tried_again(
     async with open_app_harness(tmp_path, saying("done")) as harness:
         assert (await harness.run("one")).state == "failed"
         assert (await harness.run("two")).text == "done"
+
+
+@pytest.mark.parametrize("freezes", [True, False])
+async def test_a_process_that_froze_its_start_collects_no_garbage_while_it_imports_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, freezes: bool
+) -> None:
+    collecting: list[bool] = []
+    monkeypatch.setattr("holdfast.tools.registry.import_tools", lambda: collecting.append(gc.isenabled()))
+    gc.unfreeze()
+    if freezes:
+        gc.freeze()
+    frozen = gc.get_freeze_count()
+    try:
+        async with open_app_harness(tmp_path) as harness:
+            await harness.app.open_workspaces.load_code()
+            assert collecting == [not freezes]
+            assert gc.isenabled()
+            assert (gc.get_freeze_count() > frozen) == freezes
+    finally:
+        gc.unfreeze()

@@ -8,6 +8,9 @@ most modules of the server are imported then, in a thread, and not on the way to
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.errors import NotFound
@@ -84,12 +87,13 @@ class OpenWorkspaces:
             raise
 
     def _import_code(self) -> None:
-        from holdfast.models import http_model as _models  # noqa: F401 - nearly all runs use it
-        from holdfast.tools.registry import import_tools
-        from holdfast.tools.search.shipped_programs import link_shipped_programs
-        from holdfast.workspace import workspace_turn as _turns  # noqa: F401 - the turns import the rest
+        with _without_collections():
+            from holdfast.models import http_model as _models  # noqa: F401 - nearly all runs use it
+            from holdfast.tools.registry import import_tools
+            from holdfast.tools.search.shipped_programs import link_shipped_programs
+            from holdfast.workspace import workspace_turn as _turns  # noqa: F401 - the turns import the rest
 
-        import_tools()
+            import_tools()
         link_shipped_programs(self.shared.locations.programs_dir)
         self.shared.prepare()
 
@@ -105,3 +109,21 @@ class OpenWorkspaces:
         self._configured.clear()
         live, self._live = self._live, {}
         await asyncio.gather(*(one.close() for one in live.values()))
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Leave out of all garbage collections what is made here and lives as long as the process.
+
+    Collections would take a twelfth of the time of the imports. Only a process that did the same with what its start
+    made (`gc.freeze`, as `holdfast serve` does) wants this.
+    """
+    if not gc.isenabled() or not gc.get_freeze_count():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
