@@ -1,6 +1,7 @@
 """Connects to a host that may have several addresses, of which some may be dead.
 
-Hosts are ASCII, and go to the event loop as bytes: it would import the codec of international names for a text.
+Hosts are ASCII, and go to the event loop as bytes: for a text it would import the codec of international names, which
+only TLS needs.
 """
 
 from __future__ import annotations
