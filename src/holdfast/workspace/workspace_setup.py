@@ -159,6 +159,7 @@ class ConfiguredWorkspace:
         home = shared.env.get("HOME")
         self._claude_files = claude_settings_files(self.path, Path(home) if home else None)
         self._cached: _CachedSetup | None = None
+        self._checking = asyncio.Lock()
         self._masks: _CachedMasks | None = None
         self._env_files = _EnvFiles(self.path)
 
@@ -178,12 +179,20 @@ class ConfiguredWorkspace:
 
     async def setup(self) -> Setup:
         """Return the setup as it was on disk at most a second ago. It is read again only if a file changed."""
-        cached, now = self._cached, time.monotonic()
-        if cached is not None and now - cached.checked_at < _SETUP_MAX_AGE:
-            return cached.setup
-        setup = await self._check_setup(now)
-        await self._read_masks(setup.settings)
-        return setup
+        if (recent := self._recent_setup()) is not None:
+            return recent
+        async with self._checking:  # of many callers at once, one looks at the files
+            if (recent := self._recent_setup()) is not None:
+                return recent
+            setup = await self._check_setup(time.monotonic())
+            await self._read_masks(setup.settings)
+            return setup
+
+    def _recent_setup(self) -> Setup | None:
+        cached = self._cached
+        if cached is None or time.monotonic() - cached.checked_at >= _SETUP_MAX_AGE:
+            return None
+        return cached.setup
 
     async def _check_setup(self, now: float) -> Setup:
         cached = self._cached
