@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
+import httpx2  # noqa: F401 - imported by every server before its first forwarded request, and not on the event loop
 import pytest
 
 from holdfast.fleet.fleet_member import FleetMember

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from holdfast import __version__
-from holdfast.errors import HoldfastError, NotFound, WorkspaceElsewhere
+from holdfast.errors import BadRequest, HoldfastError, NotFound, WorkspaceElsewhere
 from holdfast.fleet.fleet_report import fleet_view
 from holdfast.fleet.lease_keeper import LeaseKeeper, LeaseStore
 from holdfast.fleet.peer_http import FleetToken, PeerConnections, PeerResponse, PeerUnreachable
@@ -67,6 +67,8 @@ class FleetMember:
         self._name = name or socket.gethostname()
         self._locks: dict[str, asyncio.Lock] = {}
         self._uses: dict[str, int] = {}
+        self._unopened: set[str] = set()
+        """Workspaces that this server has come to own, and whose queues do not go on yet."""
         self._holders: dict[str, str] = {}
         """Where requests for a workspace were answered last. A wrong one is found out and forgotten."""
         self._workspaces: OrderedDict[RequestTarget, str] = OrderedDict()
@@ -137,6 +139,8 @@ class FleetMember:
             is_held = self.keeper.fence(workspace_id) is not None
             if not is_held and take_as is not None:
                 is_held = await self._take(workspace_id, take_as)
+                if is_held and take_as == "owner":
+                    self._unopened.add(workspace_id)
             if is_held:
                 self._uses[workspace_id] = self._uses.get(workspace_id, 0) + 1
         if not is_held:
@@ -355,14 +359,26 @@ class FleetMember:
                 count += await self._adopt(place)
             except HoldfastError as error:
                 _logger.warning("workspace %s cannot be taken over now: %s", place.workspace_id, error)
+        await self._open_unopened()
         return count
+
+    async def _open_unopened(self) -> None:
+        """Let the queues go on of what this server owns, whether it took it by itself or for a request."""
+        for workspace_id in tuple(self._unopened):
+            try:
+                if self.keeper.kind(workspace_id) == "owner":
+                    await self._services_part.workspaces.open_known(workspace_id)
+            except (BadRequest, NotFound) as error:
+                _logger.warning("workspace %s cannot be opened: %s", workspace_id, error)
+            except HoldfastError as error:
+                _logger.warning("workspace %s cannot be opened now: %s", workspace_id, error)
+                continue
+            self._unopened.discard(workspace_id)
 
     async def _adopt(self, place: WorkspacePlace) -> bool:
         workspace_id = place.workspace_id
         if await self.has_directory(place):
             async with self.using(workspace_id, "owner") as is_held:
-                if is_held:
-                    await self._services_part.workspaces.open_known(workspace_id)
                 return is_held
         if self._has_host(place) or not place.has_active_runs:
             return False
