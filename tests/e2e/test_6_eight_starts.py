@@ -86,7 +86,7 @@ async def test_a_server_with_other_code_is_used_while_it_is_busy_and_replaced_wh
     own_server.command.append("--idle-exit")  # as a client starts it
     await asyncio.to_thread(own_server.start)
     prompt = own_provider.tell("busy", Answer(pieces=(Gate("go"), Say("done"))))
-    player = join(own_server)
+    player = join(own_server, address=own_server.address)  # in a fleet, another server could be the one that works
     session = await player.session()
     run = (await player.prompt(session.id, prompt)).run
     other_code = LocalServer(own_server.locations, env=own_server.env, build="other")
