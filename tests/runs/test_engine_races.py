@@ -52,8 +52,6 @@ class DrivenServer:
         """The accepted runs by id, with session and request."""
         self.covered: set[str] = set()
         """Runs that a cancel ended before they started."""
-        self.crashed: frozenset[str] = frozenset()
-        """Runs that a crash left active. If their ends are refused at the next start, a later start writes them."""
         self.tasks: set[asyncio.Task[Any]] = set()
         self.servers = 1
         self.counts: Counter[str] = Counter()
@@ -243,8 +241,6 @@ class DrivenServer:
         if intents.exists():
             copy.with_suffix(".intents").write_bytes(intents.read_bytes())
         await self.store.backup(copy)
-        left = [run.id for run in await self.store.unfinished_runs() if run.state not in ("queued", "waiting")]
-        self.crashed = self.crashed.union(left)
         await self._abandon()
         self.path = copy
         self.stepper.free = False
@@ -261,8 +257,7 @@ class DrivenServer:
         await self.engine.stop()
         assert not self.engine._state.tasks
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        unfinished = await self.store.unfinished_runs()
-        assert all(run.state in ("queued", "waiting") or run.id in self.crashed for run in unfinished), "W5"
+        assert all(run.state in ("queued", "waiting") for run in await self.store.unfinished_runs()), "W5"
         await check_log_matches_tables(self.store)
         await self.store.close()
         self.tasks.clear()
@@ -324,31 +319,6 @@ async def run_sequence(numbers: list[int], crashes: frozenset[int], stops: froze
             await server.step(number)
         await server.finish()
         return server.counts
-
-
-async def _open_barriers(server: DrivenServer, *, but: frozenset[str]) -> None:
-    """Let everything go on until it waits at these barriers only."""
-    await server.stepped_store.settled()
-    while places := [place for place, name in enumerate(server.stepper.names()) if name not in but]:
-        server.stepper.open(places[0])
-        await server.stepped_store.settled()
-
-
-@pytest.mark.promise("W5", "W6", "R7", "R14")
-async def test_a_run_whose_recovery_was_refused_until_the_server_stopped_ends_at_the_next_start(tmp_path: Path) -> None:
-    server = DrivenServer(tmp_path / "server_1.db")
-    await server.open()
-    await _open_barriers(server, but=frozenset())
-    server._spawn(server._accept(SESSIONS[0], number=0))
-    while not await server.store.unfinished_runs():
-        await _open_barriers(server, but=frozenset({"turn"}))
-    (run,) = await server.store.unfinished_runs()
-    await server.crash()
-    server.stepped_store.refuses = 1_000
-    await _open_barriers(server, but=frozenset({"try again"}))
-    await server.restart()
-    assert server.crashed == {run.id}
-    await server.finish()
 
 
 def step_numbers(most: int) -> st.SearchStrategy[list[int]]:
