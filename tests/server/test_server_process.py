@@ -1,4 +1,4 @@
-"""The server's log: rotated, complete when it ends, and without secrets."""
+"""The process of a server: its log is rotated, complete when it ends and without secrets; its threads share a heap."""
 
 import logging
 import os
@@ -149,3 +149,29 @@ def test_a_server_that_serves_no_page_imports_nothing_for_it() -> None:
     loaded = set(done.stdout.split())
     assert "holdfast.server.web_listeners" in loaded
     assert loaded & {"cryptography", "segno", "webbrowser", "holdfast.web", "holdfast.cli.web_certificate"} == set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only the C library of Linux has a heap for each thread")
+def test_all_threads_of_a_server_allocate_from_one_heap() -> None:
+    program = (
+        "import ctypes, sys, threading\n"
+        "from holdfast.server import share_heap\n"
+        "if 'share' in sys.argv: share_heap()\n"
+        "library = ctypes.CDLL(None)\n"
+        "library.malloc.restype = library.fopen.restype = ctypes.c_void_p\n"
+        "allocated = threading.Barrier(4)\n"
+        "def allocate(): library.malloc(50_000); allocated.wait()\n"
+        "threads = [threading.Thread(target=allocate) for _ in range(4)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "output = ctypes.c_void_p(library.fopen(b'/dev/stdout', b'w'))\n"
+        "library.malloc_info(0, output)\n"
+        "library.fflush(output)\n"
+    )
+
+    def heaps(*arguments: str) -> int:
+        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.count("<heap nr=")
+
+    assert heaps() > 1
+    assert heaps("share") == 1

@@ -28,6 +28,7 @@ from holdfast.server.server_process import (
     loop_factory,
     raise_descriptor_limit,
     run_on_loop,
+    share_heap,
 )
 
 __all__ = [
@@ -51,4 +52,5 @@ __all__ = [
     "read_token_file",
     "run_on_loop",
     "serve",
+    "share_heap",
 ]

@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_M_ARENA_MAX = -8
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -40,6 +41,18 @@ def hide_process() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def share_heap() -> None:
+    """Have all threads allocate from one heap; the C library would give each its own, with its own unused rest.
+
+    Python's own objects are not affected. What threads allocate at the same time besides, mostly in SQLite, is little.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(AttributeError):  # another C library
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def raise_descriptor_limit() -> None:
