@@ -42,12 +42,12 @@ from holdfast.store.postgres.database_errors import (
 )
 from holdfast.store.postgres.known_rows import KnownRows
 from holdfast.store.postgres.lease_check import Fences, LeaseCheck
-from holdfast.store.postgres.postgres_writes import PostgresTransaction, apply_postgres_write
+from holdfast.store.postgres.postgres_writes import PostgresTransaction, apply_postgres_write, write_statistics
 from holdfast.store.postgres.word_index import WORD_INDEX
 from holdfast.store.records import CommittedEvent
 from holdfast.store.rows import event_log, messages
 from holdfast.store.rows.event_log import NewEvent
-from holdfast.store.writes import Committed
+from holdfast.store.writes import AddToolUse, AddUsage, Committed
 
 _logger = logging.getLogger(__name__)
 
@@ -95,6 +95,7 @@ class _Applied(NamedTuple):
     pending: PendingBatch
     events: list[NewEvent]
     seqs: dict[str, int]
+    statistics: list[AddUsage | AddToolUse]
 
 
 class _UnknownOutcome(Exception):
@@ -283,12 +284,13 @@ class CommitThread:
             apply_postgres_write(transaction, write)
         events = event_log.prepare(transaction, pending.batch.events)
         check.add(transaction.workspaces(), transaction.relied_fences())
-        return _Applied(pending, events, transaction.seqs)
+        return _Applied(pending, events, transaction.seqs, transaction.statistics)
 
     def _finish(
         self, sql: PostgresConnection, applied: list[_Applied], refused: Outcomes, *, check: LeaseCheck, commit_id: str
     ) -> int:
-        """Lock the log, number the events, check the leases and commit: all in one message."""
+        """Write the statistics, lock the log, number the events, check the leases and commit: all in one message."""
+        write_statistics(sql, (each for one in applied for each in one.statistics))
         rows = [new.row for one in applied for new in one.events]
         count = len(rows)
         if count:

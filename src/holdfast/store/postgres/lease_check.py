@@ -2,7 +2,8 @@
 
 The check is a column of the row in ``commits``: the constraint ``lease_held`` refuses the whole transaction if one of
 the leases is not held with its fence any more. The rows of the leases stay locked for share until the commit, so a
-takeover comes before it, and refuses it, or after it.
+takeover comes before it, and refuses it, or after it. Of the server's own row only the key is locked: its death waits
+for the commit, but its renewals do not, nor does the commit for them.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class LeaseCheck:
 
 
 _INSERT = """INSERT INTO commits (id, last, held) SELECT :id, last,
-    EXISTS (SELECT 1 FROM servers WHERE id = :server AND NOT dead FOR SHARE)
+    EXISTS (SELECT 1 FROM servers WHERE id = :server AND NOT dead FOR KEY SHARE)
     AND (SELECT count(*) FROM (SELECT 1 FROM leases WHERE server_id = :server AND (workspace_id, fence) IN
         (SELECT needed->>0, CAST(needed->>1 AS bigint) FROM json_array_elements(CAST(:leases AS json)) AS needed)
         ORDER BY workspace_id FOR SHARE) AS held) = :count

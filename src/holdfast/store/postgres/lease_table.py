@@ -1,7 +1,8 @@
 """The rows of servers and leases. The rules are those of `fleet.lease_rules`; the only clock is the database's.
 
 A commit checks its leases by itself (`lease_check`). A change of a lease's holder waits for the commits that have
-checked it.
+checked it, and so does the death of a server: it locks the server's row for an update of its key. A renewal changes no
+key, so that it waits for no commit, and no commit waits for it.
 """
 
 from __future__ import annotations
@@ -57,10 +58,12 @@ _SERVERS = (
     " extract(epoch FROM expires_at - clock_timestamp())::float8, dead, info::text, expires_at::text"
     " FROM servers ORDER BY started_at, id"
 )
+_LOCK_SERVER = "SELECT 1 FROM servers WHERE id = ? FOR UPDATE"
 
 
 def register(sql: PostgresConnection, server_id: str, *, host_id: str, lasts: float, info: dict[str, Any]) -> None:
     """Insert a new incarnation. One with the same home is dead: this one holds the lock of the home."""
+    sql.execute("SELECT 1 FROM servers WHERE NOT dead AND info ->> 'home' = ? ORDER BY id FOR UPDATE", (info["home"],))
     sql.execute("UPDATE servers SET dead = true WHERE NOT dead AND info ->> 'home' = ?", (info["home"],))
     sql.execute(
         "INSERT INTO servers (id, host_id, expires_at, info)"
@@ -81,6 +84,7 @@ def renew(sql: PostgresConnection, server_id: str, *, lasts: float, address: str
 
 def declare_dead(sql: PostgresConnection, server_id: str) -> bool:
     """Declare a server dead whose time is over. False if it is not over, or the server is dead already."""
+    sql.execute(_LOCK_SERVER, (server_id,))
     declared = sql.execute(
         "UPDATE servers SET dead = true WHERE id = ? AND NOT dead AND expires_at <= clock_timestamp() RETURNING id",
         (server_id,),
@@ -90,6 +94,7 @@ def declare_dead(sql: PostgresConnection, server_id: str) -> bool:
 
 def leave(sql: PostgresConnection, server_id: str) -> None:
     """Release all leases of a server that stops, and remove its row."""
+    sql.execute(_LOCK_SERVER, (server_id,))
     sql.execute("UPDATE leases SET server_id = NULL, fence = fence + 1 WHERE server_id = ?", (server_id,))
     sql.execute("DELETE FROM servers WHERE id = ?", (server_id,))
 
@@ -107,7 +112,7 @@ def take(sql: PostgresConnection, workspace_id: str, *, server_id: str, kind: Le
     """Take a lease that is free or whose holder is dead. Returns the new fence, or None if it cannot be taken."""
     taken = sql.execute(
         "INSERT INTO leases (workspace_id, server_id, fence, kind) SELECT ?, ?, 1, ?"
-        " WHERE EXISTS (SELECT 1 FROM servers WHERE id = ? AND NOT dead FOR SHARE)"
+        " WHERE EXISTS (SELECT 1 FROM servers WHERE id = ? AND NOT dead FOR KEY SHARE)"
         " ON CONFLICT (workspace_id) DO UPDATE"
         " SET server_id = excluded.server_id, fence = leases.fence + 1, kind = excluded.kind"
         " WHERE leases.server_id IS NULL"

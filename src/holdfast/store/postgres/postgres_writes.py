@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from holdfast.schema.base import encode
 from holdfast.schema.messages import Message
@@ -13,7 +13,7 @@ from holdfast.store.postgres.connection import PostgresConnection
 from holdfast.store.postgres.dialect import Expression
 from holdfast.store.postgres.known_rows import KnownRows, KnownSession
 from holdfast.store.postgres.word_index import WORD_INDEX
-from holdfast.store.rows import sessions
+from holdfast.store.rows import sessions, usage
 from holdfast.store.rows.apply_write import apply_write
 from holdfast.store.rows.sql import Sql
 from holdfast.store.rows.transaction import Counters, SessionPlace, Transaction
@@ -30,7 +30,7 @@ _NO_COUNTERS = Counters(last=0, activity=0)
 class PostgresTransaction(Transaction):
     """What the writes and events of one batch share. The database computes its numbers."""
 
-    __slots__ = ("_known", "_relied", "_relies", "_workspaces", "host_of")
+    __slots__ = ("_known", "_relied", "_relies", "_workspaces", "host_of", "statistics")
 
     def __init__(
         self, sql: PostgresConnection, *, host_of: Callable[[str], str], known: KnownRows, relies: bool
@@ -46,6 +46,8 @@ class PostgresTransaction(Transaction):
         self._known = known
         self._relies = relies
         self._relied: dict[str, int] = {}
+        self.statistics: list[w.AddUsage | w.AddToolUse] = []
+        """What the batch adds to the rows of a day. They are written last, by `write_statistics`."""
 
     def next_activity(self) -> Expression:
         return _NEXT_ACTIVITY
@@ -130,8 +132,27 @@ def apply_postgres_write(tx: PostgresTransaction, write: w.AnyWrite) -> None:
         case w.RemoveGrants():
             tx.add_workspace(write.workspace_id)
             apply_write(tx, write)
+        case w.AddUsage():
+            usage.add_to_session(tx, write.session_id, write.usage)
+            if not write.by_subagent:
+                tx.statistics.append(write)
+        case w.AddToolUse():
+            tx.statistics.append(write)
         case _:
             apply_write(tx, write)
+
+
+def write_statistics(sql: Sql, writes: Iterable[w.AddUsage | w.AddToolUse]) -> None:
+    """Add to the rows of a day, which all servers share: in one order, or two servers would wait for each other."""
+    for write in sorted(writes, key=_statistics_row):
+        if isinstance(write, w.AddUsage):
+            usage.add_to_day(sql, write)
+        else:
+            usage.add_tool_use(sql, write)
+
+
+def _statistics_row(write: w.AddUsage | w.AddToolUse) -> tuple[str, str, str]:
+    return ("model", write.day, write.model) if isinstance(write, w.AddUsage) else ("tool", write.day, write.tool)
 
 
 def _put_workspace(tx: PostgresTransaction, workspace: Workspace) -> None:

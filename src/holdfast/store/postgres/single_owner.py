@@ -56,6 +56,7 @@ class SingleOwner:
                 detail=dict(info),
             )
         about = msgspec.json.encode({"host": socket.gethostname(), "pid": os.getpid()}).decode()
+        sql.execute("SELECT 1 FROM servers WHERE NOT dead ORDER BY id FOR UPDATE")  # waits for commits under way
         sql.execute("UPDATE servers SET dead = true WHERE NOT dead")
         sql.execute("DELETE FROM servers WHERE expires_at < clock_timestamp() - interval '1 day'")
         sql.execute(

@@ -35,7 +35,7 @@ def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - 
         case w.AddUsage():
             usage.add_usage(tx, write)
         case w.AddToolUse():
-            usage.add_tool_use(tx, write)
+            usage.add_tool_use(tx.sql, write)
         case w.RecordRead():
             tool_records.record_read(tx, write)
         case w.PutWorkspace():

@@ -12,11 +12,14 @@ _usage = LateDecoder(Usage)
 
 
 def add_usage(tx: Transaction, write: AddUsage) -> None:
-    _add_to_session(tx, write.session_id, write.usage)
-    if write.by_subagent:
-        return
+    add_to_session(tx, write.session_id, write.usage)
+    if not write.by_subagent:
+        add_to_day(tx.sql, write)
+
+
+def add_to_day(sql: Sql, write: AddUsage) -> None:
     usage = write.usage
-    tx.sql.execute(
+    sql.execute(
         "INSERT INTO usage_days (day, model, input, output, cache_read, cache_write, cost, estimated, runs, steps) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, model) DO UPDATE SET "
         "input = usage_days.input + excluded.input, output = usage_days.output + excluded.output, "
@@ -39,14 +42,14 @@ def add_usage(tx: Transaction, write: AddUsage) -> None:
     )
 
 
-def _add_to_session(tx: Transaction, session_id: str, usage: Usage) -> None:
+def add_to_session(tx: Transaction, session_id: str, usage: Usage) -> None:
     tx.require_session(session_id)
     (stored,) = tx.sql.execute("SELECT usage FROM sessions WHERE id = ?", (session_id,)).fetchone()
     tx.sql.execute("UPDATE sessions SET usage = ? WHERE id = ?", (encode(_usage.decode(stored) + usage), session_id))
 
 
-def add_tool_use(tx: Transaction, write: AddToolUse) -> None:
-    tx.sql.execute(
+def add_tool_use(sql: Sql, write: AddToolUse) -> None:
+    sql.execute(
         "INSERT INTO tool_days (day, tool, calls, failed) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (day, tool) DO UPDATE SET calls = tool_days.calls + excluded.calls, "
         "failed = tool_days.failed + excluded.failed",
