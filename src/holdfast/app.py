@@ -418,7 +418,7 @@ async def run_server(
             if app.member is not None:
                 from holdfast.fleet.fleet_setup import in_fleet, own_address
 
-                app.member.keeper.address = own_address(app.settings, listeners)
+                await app.member.announce(own_address(app.settings, listeners))
                 parts = in_fleet(parts, app.member)
             listeners += await asyncio.to_thread(listen_for_crush, app, parts, listen.crush)
             return await serve(

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.fleet.fleet_member import FleetMember
 from holdfast.fleet.fleet_router import FleetRouter
+from holdfast.fleet.known_fleet import KnownFleet
 from holdfast.fleet.request_places import Handle, RefuseForwarded, RequestPlace, WaitForOwner
 from holdfast.server.http.request_parsing import HEADERS, Receive
 from holdfast.server.http.responses import Scope, Send
@@ -23,6 +24,7 @@ class KnownLeases:
     server_id, host_id = "srv_me", "here"
 
     def __init__(self) -> None:
+        self.known = KnownFleet()
         self.servers: dict[str, KnownServer] = {}
         self.held_as: LeaseKind | None = "caretaker"
         self.released = asyncio.Event()
@@ -39,7 +41,7 @@ class KnownLeases:
     async def transact(self, work: Any) -> Any:
         return WorkspacePlace(_WORKSPACE, "away", "/work", None), tuple(self.servers.values())
 
-    def note_servers(self, servers: tuple[KnownServer, ...]) -> None:
+    async def look(self) -> None:
         pass
 
     async def release(self, workspace_id: str) -> None:

@@ -26,6 +26,9 @@ class FreeLeases:
     def kind(self, workspace_id: str) -> LeaseKind | None:
         return self.held.get(workspace_id)
 
+    async def look(self) -> None:
+        pass
+
     async def transact(self, work: Any) -> Any:
         return ()
 

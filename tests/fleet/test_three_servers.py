@@ -1,4 +1,7 @@
-"""Three servers on one database: any of them takes any request."""
+"""Three servers on one database: any of them takes any request.
+
+Their leases last so long that no renewal tells what has changed.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +20,8 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Iterator[list[FleetServerProcess]]:
-    with fleet_of(tmp_path_factory.mktemp("fleet"), pycache=pycache, hosts=("one", "one", "two")) as servers:
+    directory = tmp_path_factory.mktemp("fleet")
+    with fleet_of(directory, pycache=pycache, hosts=("one", "one", "two"), lease="1h") as servers:
         yield servers
         for server in servers:
             assert server.stop() == 0
@@ -76,6 +80,34 @@ async def test_live_text_and_cancels_reach_the_owner_from_a_server_on_another_ho
     assert ended == seen
     assert any(isinstance(event, Delta | Snapshot) for event in far.seen)
     assert far.stream.transcript.messages == near.stream.transcript.messages
+
+
+@pytest.mark.promise("W16", "E3")
+async def test_live_text_of_a_new_owner_is_seen_at_a_server_that_started_before_it(
+    players: list[Player], provider: Provider
+) -> None:
+    prompt = provider.tell("new-owner", Answer(pieces=(Say("so far "), Say("so good"), Hang())))
+    session = await players[1].session()
+    async with players[0].watching(session.id) as near, players[2].watching(session.id) as far:
+        await players[2].prompt(session.id, prompt)
+        await near.until_text("so far so good")
+        await far.until_text("so far so good")
+        await players[0].client.cancel_session(session.id)
+
+
+@pytest.mark.promise("W16", "E3")
+async def test_live_text_goes_on_if_the_owner_changes_while_its_link_is_up(
+    players: list[Player], provider: Provider
+) -> None:
+    session = await players[0].session()
+    async with players[2].watching(session.id) as far:
+        for number, owner in enumerate((0, 1, 0)):
+            await players[owner].client.open_workspace(str(players[owner].directory))
+            prompt = provider.tell(f"owner-{number}", Answer(pieces=(Say(f"from {owner}"), Hang())))
+            await players[owner].prompt(session.id, prompt)
+            await far.until_text(f"from {owner}")
+            await players[2].client.cancel_session(session.id)
+            await players[owner].client.close_workspace(session.workspace_id)
 
 
 async def test_the_fleet_lists_its_servers_and_what_they_own(players: list[Player], provider: Provider) -> None:

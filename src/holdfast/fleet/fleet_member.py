@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from holdfast import __version__
 from holdfast.errors import BadRequest, HoldfastError, NotFound, WorkspaceElsewhere
+from holdfast.fleet.fleet_looks import FleetLooks
 from holdfast.fleet.fleet_report import fleet_view
 from holdfast.fleet.lease_keeper import LeaseKeeper, LeaseStore
 from holdfast.fleet.peer_http import FleetToken, PeerConnections, PeerResponse, PeerUnreachable
@@ -35,7 +36,7 @@ from holdfast.fleet.request_places import (
 from holdfast.ids import Ids
 from holdfast.runs import Engine
 from holdfast.schema.api.server_views import FleetView
-from holdfast.schema.events import RunFinished
+from holdfast.schema.events import RunFinished, RunStarted
 from holdfast.server.http.request_access import RequestAccess
 from holdfast.services import Services
 from holdfast.store import CommittedEvent, Store
@@ -61,6 +62,7 @@ class FleetMember:
     def __init__(self, keeper: LeaseKeeper, *, token: str | None, shared: Sequence[str] = (), name: str = "") -> None:
         """``shared``: directories that every host mounts. ``name``: what people call this host."""
         self.keeper = keeper
+        self.looks = FleetLooks(keeper.look)
         self.token = None if token is None else FleetToken(token)
         self._connections = None if self.token is None else PeerConnections(self.token)
         self.shared_directories = tuple(shared)
@@ -101,8 +103,16 @@ class FleetMember:
             "active_runs": self._engine_part.count_active(),
         }
 
+    async def announce(self, address: str | None) -> None:
+        """Tell the others at once where this server listens. If the database is away, the next renewal tells it."""
+        try:
+            await self.keeper.announce(address)
+        except HoldfastError as error:
+            _logger.warning("the address of this server cannot be told to the others now: %s", error)
+
     async def aclose(self) -> None:
         """Leave the fleet: others can take everything at once. Everything of the server has stopped."""
+        await self.looks.aclose()
         if self._keeping is not None:
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):
@@ -302,8 +312,9 @@ class FleetMember:
         def read(sql: PostgresConnection) -> tuple[WorkspacePlace | None, tuple[KnownServer, ...]]:
             return lease_table.read_place(sql, workspace_id), lease_table.read_servers(sql)
 
+        look = self.keeper.known.begin_look()
         found, servers = await self.keeper.transact(read)
-        self.keeper.note_servers(servers)
+        self.keeper.known.note_servers(servers, look=look)
         if found is None:
             raise NotFound(f"there is no workspace {workspace_id!r}", code="workspace_not_found")
         return found
@@ -333,8 +344,9 @@ class FleetMember:
 
     async def view(self) -> FleetView:
         """Part of `FleetReader`."""
+        look = self.keeper.known.begin_look()
         servers, places, queues, last = await self.keeper.transact(lease_table.read_fleet)
-        self.keeper.note_servers(servers)
+        self.keeper.known.note_servers(servers, look=look)
         return fleet_view(servers, places, queues, last=last, me=self.keeper.server_id)
 
     # Takeover
@@ -401,6 +413,13 @@ class FleetMember:
         for logged in events:
             if isinstance(logged.event, RunFinished):
                 self._engine_part.note_end(logged.event.run)
+            elif isinstance(logged.event, RunStarted):
+                self._note_start(logged.workspace_id)
+
+    def _note_start(self, workspace_id: str | None) -> None:
+        """Live text follows. If another server has begun the run, it may be new, or own the workspace only now."""
+        if self.looks.has_listeners and (workspace_id is None or self.keeper.fence(workspace_id) is None):
+            self.looks.ask()
 
     @property
     def _engine_part(self) -> Engine:

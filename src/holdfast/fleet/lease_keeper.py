@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.fleet.known_fleet import KnownFleet
 from holdfast.fleet.lease_rules import LeaseTimes, may_declare, must_stop
 from holdfast.store.postgres import lease_table
 from holdfast.store.postgres.connection import PostgresConnection
@@ -49,16 +50,13 @@ class LeaseKeeper:
         """The id of this incarnation. A restarted server has another one."""
         self.host_id = host_id
         self.times = times
-        self.servers: dict[str, KnownServer] = {}
-        """All servers as of the last look, by id."""
-        self.leases: dict[str, str] = {}
-        """The holder of each lease as of the last look, by workspace."""
+        self.known = KnownFleet()
         self.info: Callable[[], dict[str, Any]] = dict
         """What this server tells about itself with each renewal."""
         self.on_late: Callable[[], None] = lambda: None
         """Called when the work must stop, because the leases could not be renewed in time."""
         self.address: str | None = None
-        """Where other servers reach this one; told with the next renewal."""
+        """Where other servers reach this one; told with each renewal."""
         self._home = home
         self._on_dead = on_dead
         self._fences: dict[str, tuple[int, LeaseKind]] = {}
@@ -84,6 +82,16 @@ class LeaseKeeper:
         return LeaseLost("this server does not own the workspace any more; try again")
 
     # What the fleet asks
+
+    @property
+    def servers(self) -> dict[str, KnownServer]:
+        """All servers as of the last look, by id."""
+        return self.known.servers
+
+    @property
+    def leases(self) -> dict[str, str]:
+        """The holder of each lease as of the last look, by workspace."""
+        return self.known.leases
 
     def kind(self, workspace_id: str) -> LeaseKind | None:
         held = self._fences.get(workspace_id)
@@ -180,16 +188,22 @@ class LeaseKeeper:
             watch.cancel()
 
     async def look(self) -> None:
-        """Read the table of servers."""
-        self.note_servers(await self.transact(lease_table.read_servers))
+        """Read the tables of servers and leases."""
+        look = self.known.begin_look()
+        servers, leases = await self.transact(lambda sql: (lease_table.read_servers(sql), lease_table.read_leases(sql)))
+        self.known.note_servers(servers, look=look)
+        self.known.note_leases(leases, look=look)
 
-    def note_servers(self, servers: tuple[KnownServer, ...]) -> None:
-        """Remember the servers as they were just read."""
-        self.servers = {server.id: server for server in servers}
+    async def announce(self, address: str | None) -> None:
+        """Tell the other servers at once where this one listens."""
+        self.address = address
+        about = self._about()
+        await self.transact(lambda sql: lease_table.announce(sql, self.server_id, address=address, info=about))
 
     async def _renew(self) -> None:
         loop = asyncio.get_running_loop()
         sent, about, address = loop.time(), self._about(), self.address
+        look = self.known.begin_look()
 
         def renew_and_read(
             sql: PostgresConnection,
@@ -198,8 +212,8 @@ class LeaseKeeper:
             return renewed, lease_table.read_servers(sql), lease_table.read_leases(sql)
 
         renewed, servers, leases = await self.transact(renew_and_read)
-        self.note_servers(servers)
-        self.leases = {lease.workspace_id: lease.server_id for lease in leases if lease.server_id is not None}
+        self.known.note_servers(servers, look=look)
+        self.known.note_leases(leases, look=look)
         if not renewed:
             self._dead = True
             self._fences.clear()

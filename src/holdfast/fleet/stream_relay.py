@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 
+from holdfast.errors import HoldfastError
 from holdfast.fleet.fleet_member import FleetMember
 from holdfast.fleet.peer_http import PeerUnreachable, broken_errors
 from holdfast.fleet.relayed_subscription import RelayedSubscription, read_items
@@ -98,10 +100,13 @@ class _StreamLinks:
 
     async def keep(self) -> None:
         """Connect to those servers that are needed, until cancelled."""
-        if self._workspace_id is None and self._session_id is not None:
-            self._workspace_id = await self._member.workspace_of(RequestTarget("session", self._session_id))
+        changed = asyncio.Event()
+        unlisten = self._member.looks.listen(changed.set)
+        self._member.looks.ask()
         try:
+            await self._find_workspace()
             while True:
+                changed.clear()
                 needed = self._member.live_servers(self._workspace_id)
                 for server_id in set(self._open) - needed:
                     self._open.pop(server_id).cancel()
@@ -109,10 +114,22 @@ class _StreamLinks:
                     task = self._open.get(server_id)
                     if task is None or task.done():
                         self._open[server_id] = asyncio.create_task(self._link(server_id), name=f"relay:{server_id}")
-                await asyncio.sleep(_LOOK_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await changed.wait()
         finally:
+            unlisten()
             for task in self._open.values():
                 task.cancel()
+
+    async def _find_workspace(self) -> None:
+        while self._workspace_id is None and self._session_id is not None:
+            try:
+                self._workspace_id = await self._member.workspace_of(RequestTarget("session", self._session_id))
+                return
+            except HoldfastError as error:
+                _logger.debug("no live events yet: %s", error)
+                await asyncio.sleep(_LOOK_SECONDS)
 
     async def _link(self, server_id: str) -> None:
         """Read one link until it ends. An error only means that there is no live text."""

@@ -72,10 +72,18 @@ def register(sql: PostgresConnection, server_id: str, *, host_id: str, lasts: fl
     )
 
 
+def announce(sql: PostgresConnection, server_id: str, *, address: str | None, info: dict[str, Any]) -> None:
+    """Tell where a server listens. Renews nothing."""
+    sql.execute(
+        "UPDATE servers SET address = ?, info = CAST(? AS jsonb) WHERE id = ? AND NOT dead",
+        (address, msgspec.json.encode(info).decode(), server_id),
+    )
+
+
 def renew(sql: PostgresConnection, server_id: str, *, lasts: float, address: str | None, info: dict[str, Any]) -> bool:
     """Renew all leases of a server. False if it was declared dead."""
     renewed = sql.execute(
-        "UPDATE servers SET expires_at = clock_timestamp() + make_interval(secs => ?), address = ?,"
+        "UPDATE servers SET expires_at = clock_timestamp() + make_interval(secs => ?), address = COALESCE(?, address),"
         " info = CAST(? AS jsonb) WHERE id = ? AND NOT dead RETURNING id",
         (lasts, address, msgspec.json.encode(info).decode(), server_id),
     )
