@@ -21,6 +21,7 @@ class FleetLooks:
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
         self._look = look
         self._tasks = OwnedTasks()
+        self._looking: asyncio.Task[None] | None = None
         self._is_wanted = False
         self._listeners: set[Callable[[], None]] = set()
 
@@ -36,8 +37,8 @@ class FleetLooks:
     def ask(self) -> None:
         """Look soon. A look that has begun already does not count."""
         self._is_wanted = True
-        if not len(self._tasks):
-            self._tasks.spawn(self._look_while_wanted(), name="look at the fleet")
+        if self._looking is None or self._looking.done():
+            self._looking = self._tasks.spawn(self._look_while_wanted(), name="look at the fleet")
 
     async def aclose(self) -> None:
         await self._tasks.finish(seconds=0.0)
