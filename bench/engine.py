@@ -53,7 +53,8 @@ class ImmediateTurn:
 
 
 class ImmediateTurns:
-    async def check(self, session: Session, request: RunRequest) -> None: ...
+    async def prepare(self, session: Session, request: RunRequest) -> RunRequest:
+        return request
 
     def turn(self, run: Run, session: Session) -> ImmediateTurn:
         return ImmediateTurn()

@@ -9,15 +9,12 @@ import argparse
 import asyncio
 import json
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-import server as server_bench
-from server import Connection, Ours, free_port, reading_events, stop, wait_until_healthy
 from support.figures import show
+from support.relay_bench import Connection, Ours, provider_and_directory, reading_events, stop, wait_until_healthy
 
 _MCP_SERVER = """
 import json, sys
@@ -40,10 +37,8 @@ def mcp_config() -> str:
 
 async def first_prompt(provider: int, home: Path, config: str) -> float:
     """Milliseconds from sending the first prompt of a new server to its end."""
-    subject = Ours(provider, home)
+    subject = Ours(provider, home, settings=config)
     try:
-        with (home / "home" / "config" / "config.toml").open("a") as file:
-            file.write(config)
         await wait_until_healthy(subject)
         await subject.prepare()
         connection = Connection(subject.port)
@@ -60,6 +55,7 @@ async def first_prompt(provider: int, home: Path, config: str) -> float:
 
 async def compare(provider: int, directory: Path, rounds: int) -> None:
     found: dict[str, list[float]] = {"": [], mcp_config(): []}
+    await first_prompt(provider, directory / "warm", "")  # compiles the modules
     for number in range(rounds):
         for index, (config, times) in enumerate(found.items()):
             times.append(await first_prompt(provider, directory / f"{number}-{index}", config))
@@ -78,14 +74,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     rounds = parser.parse_args().rounds
-    port = free_port()
-    provider = subprocess.Popen([sys.executable, server_bench.__file__, "--provider", str(port)])
-    try:
-        with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
-            asyncio.run(compare(port, Path(directory), rounds))
-    finally:
-        provider.terminate()
-        provider.wait()
+    with provider_and_directory() as (port, directory):
+        asyncio.run(compare(port, directory, rounds))
 
 
 if __name__ == "__main__":

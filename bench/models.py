@@ -43,7 +43,7 @@ def answer_chunks(kind: str, wire: WireName) -> list[bytes]:
 def answer(connection: socket.socket) -> None:
     """Send the stream that the path names: ``/burst/WIRE/…`` or ``/paced/WIRE/…``."""
     kind, wire, _ = read_request(connection)
-    chunks = answer_chunks(kind, wire)  # type: ignore[arg-type]
+    chunks = answer_chunks(kind, wire)
     connection.sendall(HEADERS)
     if kind == "burst":
         connection.sendall(b"".join(chunks))

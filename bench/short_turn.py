@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import statistics
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,6 @@ class Turns:
         self._subject = subject
         self._reader = reader
         self._connection = Connection(subject.port)
-        self._count = 0
         self.whole: list[float] = []
         self.dispatched: list[float] = []
 
@@ -57,8 +57,7 @@ class Turns:
         await self._run(lambda connection, run_id: server.start_in(session_id, connection, kind, run_id))
 
     async def _run(self, start: Start) -> Any:
-        self._count += 1
-        run_id = f"run_{id(self):x}_{self._count}"
+        run_id = f"run_{uuid.uuid4().hex}"
         before, began = len(self._reader.stamps), time.monotonic_ns()
         answer = await start(self._connection, run_id)
         await self._reader.wait_for_ends([run_id])
@@ -210,7 +209,7 @@ async def _show_steps(provider: int, directory: Path, rounds: int) -> None:
 async def _show_database(provider: int, directory: Path) -> None:
     """The bytes that a short run adds to the database."""
     subject = Ours(provider, directory / "database")
-    sizes = []
+    sizes: list[int] = []
     for count in (20, 200):
         if sizes:
             subject.launch()

@@ -51,12 +51,13 @@ def memory_mb() -> float:
 def session(count: int) -> Any:
     """A session of prompts, answers and calls, made by the client's fold."""
     from holdfast.client.view_fold import SessionSnapshot, ViewFold
-    from holdfast.schema.messages import Message, Text, ToolCall, ToolResult
+    from holdfast.schema.messages import Message, Part, Role, Text, ToolCall, ToolResult
     from holdfast.schema.sessions import Session
 
     messages = []
     for seq in range(1, count + 1):
-        parts: tuple[Any, ...]
+        role: Role
+        parts: tuple[Part, ...]
         match seq % 4:
             case 1:
                 role, parts = "user", (Text(f"prompt {seq}: why does the test fail? fix it"),)

@@ -32,7 +32,7 @@ from support.stream_provider import HEADERS, TEXT_OF_EVENT, encode_events, provi
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
 from holdfast.models.http_transport import HttpTransport
-from holdfast.schema.messages import Finish, Message, Text, ToolCall, ToolResult
+from holdfast.schema.messages import Finish, Message, Part, Role, Text, ToolCall, ToolResult
 from holdfast.schema.runs import RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.schema.usage import Usage
@@ -51,7 +51,7 @@ def answer(connection: socket.socket) -> None:
     """``/burst/WIRE/…``: many small deltas at once. ``/steps/WIRE/…``: a call of `view` per step, then a text."""
     kind, wire, body = read_request(connection)
     if kind == "burst":
-        connection.sendall(_burst(wire))  # type: ignore[arg-type]
+        connection.sendall(_burst(wire))
     else:
         done = body.count(b"the-file")  # each call names the file
         pieces = (Say("done"),) if done >= STEPS else (Call("view", {"path": "the-file", "offset": done + 1}),)
@@ -169,12 +169,12 @@ class StepTimer:
                 self._ended = None
             return send(*args, **fields)
 
-        tool.run = timed_run
+        tool.run = timed_run  # type: ignore[method-assign, assignment]
         HttpTransport.send = timed_send  # type: ignore[method-assign]
-        self._undo = lambda: setattr(HttpTransport, "send", send)
+        self._send = send
 
     def close(self) -> None:
-        self._undo()
+        HttpTransport.send = self._send  # type: ignore[method-assign]
 
 
 async def between_steps(port: int, *, messages: int) -> None:
@@ -197,6 +197,8 @@ async def _long_session(app: App, workspace_id: str, count: int) -> str:
     session = Session(id=app.shared.ids.new("ses"), workspace_id=workspace_id, title="long")
     found: list[Message] = []
     for number in range(count):
+        role: Role
+        parts: tuple[Part, ...]
         match number % 4:
             case 0:
                 role, parts = "user", (Text(f"{number} {PARAGRAPH}"),)
@@ -210,7 +212,7 @@ async def _long_session(app: App, workspace_id: str, count: int) -> str:
             case _:
                 role, parts = "assistant", (Text(PARAGRAPH), Finish("end_turn"))
         found.append(
-            Message(app.shared.ids.new("msg"), session.id, "run_0", role, 0, "", parts, usage=Usage(input=number))  # type: ignore[arg-type]
+            Message(app.shared.ids.new("msg"), session.id, "run_0", role, 0, "", parts, usage=Usage(input=number))
         )
     await app.store.commit(Batch((PutSession(session), *map(PutMessage, found))))
     return session.id

@@ -395,10 +395,27 @@ async def reading_events(subject: Subject) -> AsyncIterator[EventReader]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def compare_figures(name: str, found: tuple[float, float], unit: str, **aim: float) -> None:
+def compare_figures(
+    name: str,
+    found: tuple[float, float],
+    unit: str,
+    *,
+    most: float | None = None,
+    most_ratio: float | None = None,
+    most_above: float | None = None,
+) -> None:
     """A figure of ours beside that of the relay."""
-    relay_value, ours_value = found
-    show(name, ours_value, unit, base=relay_value, base_name="relay", **aim)
+    base, value = found
+    show(
+        name,
+        value,
+        unit,
+        base=base,
+        base_name="relay",
+        most=most,
+        most_ratio=most_ratio,
+        most_above=most_above,
+    )
 
 
 def stop(subject: Subject) -> None:

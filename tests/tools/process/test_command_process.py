@@ -22,11 +22,19 @@ from holdfast.tools.process.command_process import (
     NON_INTERACTIVE,
     SUPERVISOR_SECONDS,
     CommandLauncher,
+    _SupervisorConnection,
     command_environment,
 )
 from holdfast.tools.process.process_table import IS_LINUX, find_process, tree_below
 from tests.support.stress import StressShare
-from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready, wait_until_dead
+from tests.support.stubborn_commands import (
+    STUBBORN_COMMANDS,
+    command,
+    still_there,
+    unique,
+    until_ready,
+    wait_until_dead,
+)
 from tests.support.tool_contexts import settings_of
 
 pytestmark = pytest.mark.skipif(not IS_LINUX, reason="only Linux has child subreapers")
@@ -327,13 +335,14 @@ async def test_a_stopped_supervisor_program_is_replaced_and_its_commands_go_on(m
         assert stopped
         os.kill(stopped, signal.SIGSTOP)
         monkeypatch.setattr(command_process, "START_SECONDS", 0.5)
-        second = await launcher.start(command("echo two", "call_2"))
-        assert await second.output.read() == b"two\n"  # of the supervisor that was waiting
+        second = await launcher.start(command(STUBBORN_COMMANDS["plain"].script, "call_2"))
+        members += await until_ready(second)  # perhaps of a supervisor that was waiting; then there is no other one
         third = await launcher.start(command("echo three", "call_3"))
         assert await third.output.read() == b"three\n"
         assert launcher.pid != stopped
         assert await still_there(members) == members
         assert (await first.kill()).left == ()
+        assert (await second.kill()).left == ()
         assert await still_there(members, "call_1") == []
         first.stop_reading()
         second.stop_reading()
@@ -347,6 +356,79 @@ async def test_the_exit_code_of_the_shortest_command_is_never_lost() -> None:
             await running.wait_tree_ended()
             assert running.exit_code == number
             running.stop_reading()
+
+
+async def supervisor_of(launcher: CommandLauncher, call: str) -> str:
+    """Run a command to its end. Returns the process id of its supervisor."""
+    running = await launcher.start(command("echo $PPID", call))
+    supervisor = (await running.output.read()).decode().strip()
+    await running.wait_tree_ended()
+    running.stop_reading()
+    return supervisor
+
+
+async def test_a_supervisor_whose_command_has_ended_gets_another_one() -> None:
+    async with open_launcher() as launcher:
+        used = [await supervisor_of(launcher, f"call_{number}") for number in range(20)]
+        assert len(set(used)) <= 10
+
+
+async def test_a_supervisor_that_was_not_told_to_stay_gets_no_other_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may signal a supervisor until it has read that the tree ended; it then tells it to stay."""
+    monkeypatch.setattr(_SupervisorConnection, "keep_supervisor", lambda self: None)
+    async with open_launcher() as launcher:
+        used = [await supervisor_of(launcher, f"call_{number}") for number in range(5)]
+        assert len(set(used)) == 5
+
+
+@pytest.mark.promise("C7")
+async def test_a_supervisor_whose_command_was_killed_gets_no_other_command() -> None:
+    async with open_launcher() as launcher:
+        running = await launcher.start(command("echo $PPID; exec sleep 1000", "call_1"))
+        supervisor = (await running.output.readline()).decode().strip()
+        assert (await running.kill()).left == ()
+        running.stop_reading()
+        assert await supervisor_of(launcher, "call_2") != supervisor
+
+
+async def test_one_supervisor_stays_when_commands_that_ran_side_by_side_have_ended(tmp_path: Path) -> None:
+    async with open_launcher() as launcher:
+        supervisors = []
+        started = []
+        for name in ("first", "second", "third"):
+            os.mkfifo(tmp_path / name)
+            running = await launcher.start(command(f"echo ready $PPID; read < {name}", name, directory=tmp_path))
+            supervisors += await until_ready(running)
+            started.append(running)
+        for running, name in zip(started, ("first", "second", "third"), strict=True):
+            await asyncio.to_thread((tmp_path / name).write_text, "go\n")
+            await running.wait_tree_ended()
+            running.stop_reading()
+        await asyncio.to_thread(wait_until_dead, supervisors[1:])
+        now = [await asyncio.to_thread(find_process, process.pid) for process in supervisors]
+        assert [process is not None and process.alive for process in now] == [True, False, False]
+
+
+async def test_a_command_starts_also_if_the_supervisor_that_stayed_was_killed() -> None:
+    async with open_launcher() as launcher:
+        supervisor = await supervisor_of(launcher, "call_1")
+        program = launcher.pid
+        os.kill(int(supervisor), signal.SIGKILL)
+        assert await supervisor_of(launcher, "call_2") != supervisor
+        assert launcher.pid == program
+
+
+async def test_a_second_command_has_default_signals_no_descriptors_and_its_own_mark() -> None:
+    script = "grep -E 'Sig(Ign|Blk)' /proc/self/status; ls /proc/self/fd; echo $HOLDFAST_CALL"
+    async with open_launcher() as launcher:
+        for call in ("call_1", "call_2", "call_3"):
+            running = await launcher.start(command(script, call))
+            _, blocked, _, ignored, *rest = (await running.output.read()).decode().split()
+            await running.wait_tree_ended()
+            running.stop_reading()
+            reserved_by_libc = 0b11 << 31  # signals 32 and 33, which programs cannot set and some parents ignore
+            assert (int(blocked, 16), int(ignored, 16) & ~reserved_by_libc) == (0, 0)
+            assert rest == ["0", "1", "2", "3", unique(call)]
 
 
 @pytest.mark.stress

@@ -33,7 +33,7 @@ from holdfast.tools.process.process_table import (
     tree_below,
 )
 from holdfast.tools.process.sandbox import NOT_CONFINED, CommandSandbox, Confinement
-from holdfast.tools.process.supervisor import KILL_MESSAGE, CommandKind, CommandRequest
+from holdfast.tools.process.supervisor import KEEP_MESSAGE, KILL_MESSAGE, CommandKind, CommandRequest
 
 GRACE_SECONDS = 0.4
 """Time between SIGINT and SIGKILL."""
@@ -152,7 +152,8 @@ class RunningCommand:
 
     async def processes(self) -> tuple[str, ...]:
         """Return the processes that run now, as ``123 sleep 1000``."""
-        return await asyncio.to_thread(_describe_tree, self._supervisor.pid)
+        found = await asyncio.to_thread(_describe_tree, self._supervisor.pid)
+        return () if self._tree_ended.is_set() else found  # its supervisor may have another command by now
 
     async def kill(self) -> KillResult:
         """Kill the tree within `KILL_SECONDS`. All callers get the same result; a cancelled caller stops nothing."""
@@ -186,7 +187,10 @@ class RunningCommand:
                     self._killed.append(name)
                 case ["left", name]:
                     self._left.append(name)
-                case ["empty" | "ended"]:
+                case ["empty"]:
+                    finished = True
+                    self._connection.keep_supervisor()
+                case ["ended"]:
                     finished = True
         if not finished:
             self._left += await asyncio.to_thread(_kill_marked, self._supervisor, f"{MARK_VARIABLE}={self._mark}")
@@ -243,7 +247,7 @@ class CommandLauncher:
 
     async def _running_program(self, *, restart: bool) -> _SupervisorProgram:
         async with self._starting:
-            if restart and self._program is not None:
+            if self._program is not None and (restart or self._program.has_ended):
                 await asyncio.to_thread(self._program.end, seconds=0.0)
                 self._program = None
             if self._program is None:
@@ -278,6 +282,12 @@ class _SupervisorProgram:
         self.pid = self._process.pid
         found = find_process(self.pid)
         self.identity = (self.pid, found.started if found else "")
+        self.has_free_supervisor = False
+        """Whether a supervisor was kept after its command, and no command was started since."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
 
     def end(self, *, seconds: float = 2 * KILL_SECONDS) -> None:
         """Wait up to `seconds`, then kill the program. Its supervisors go on without it."""
@@ -339,7 +349,8 @@ class _CommandPipes:
 class _SupervisorConnection:
     """The socket to a supervisor. Each report is a line of fields separated by tabs."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, program: _SupervisorProgram, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._program = program
         self._reader = reader
         self._writer = writer
 
@@ -353,6 +364,12 @@ class _SupervisorConnection:
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)
+
+    def keep_supervisor(self) -> None:
+        """Let the supervisor, whose command has ended, wait for another one, unless one is free already."""
+        if not self._program.has_free_supervisor:
+            self._program.has_free_supervisor = True
+            self.send(KEEP_MESSAGE)
 
     def close(self) -> None:
         self._writer.close()
@@ -401,12 +418,13 @@ async def _new_supervisor(
     program: _SupervisorProgram, command: CommandSpec, *, seconds: float
 ) -> tuple[_SupervisorConnection, _CommandPipes] | None:
     """Return a supervisor that is ready to run a command; None if the program has ended or does not respond."""
+    program.has_free_supervisor = False
     control, descriptors = _send_descriptors(program, command)
     if control is None:
         for descriptor in descriptors:
             os.close(descriptor)
         return None
-    connection = _SupervisorConnection(*await asyncio.open_unix_connection(sock=control))
+    connection = _SupervisorConnection(program, *await asyncio.open_unix_connection(sock=control))
     pipes = await _CommandPipes.open(*descriptors)
     try:
         async with asyncio.timeout(seconds):

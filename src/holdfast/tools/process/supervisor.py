@@ -4,7 +4,9 @@ It imports only the standard library, `process_table`, `landlock` and `mount_nam
 server has one program for the agent's commands and one for a person's own. Its root supervisor forks a command
 supervisor in advance; that waits for a request and starts the command, confined as the request says. A command
 supervisor is a child subreaper: every descendant of the command stays below it, in any session or process group, also
-after daemonizing. When it has no children left, the whole tree has ended. No other process is signalled.
+after daemonizing. When it has no children left, the whole tree has ended. No other process is signalled. The server may
+then keep the supervisor for another command, which saves a fork; it does so only after it has read that the tree ended,
+so that it never signals a supervisor that has a command of somebody else.
 
 If a command supervisor is killed, its processes become children of the root supervisor, which kills them. If the server
 dies, its sockets close, and all supervisors kill their processes and exit.
@@ -44,6 +46,9 @@ LENGTH = struct.Struct("!I")
 KILL_MESSAGE = b"k"
 """The server sends this to kill a command. Closing the socket has the same effect."""
 
+KEEP_MESSAGE = b"n"
+"""The server sends this when a command's tree has ended, so that its supervisor waits for the next command."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -56,6 +61,8 @@ _MAX_DESCRIPTORS = 5
 _HIGHEST_DESCRIPTOR = 1024
 _MAX_NAMES = 32
 _FREEZE_PASSES = 20
+_SPARE_SECONDS = 0.2
+"""How long no supervisor may wait for a request, before one is forked in advance."""
 _QUICK_SECONDS = 0.03
 """How long interrupted processes may take to end, before those that appeared meanwhile are interrupted."""
 
@@ -73,6 +80,25 @@ class CommandKind(NamedTuple):
     @classmethod
     def unpack(cls, data: bytes) -> CommandKind:
         return cls(bool(data[0] & 1), bool(data[0] & 2))
+
+
+class SupervisorNote(NamedTuple):
+    """What a command supervisor tells the root supervisor."""
+
+    pid: int
+    kind: CommandKind | None
+    """The command that it has taken. None: it waits for another one."""
+
+    def pack(self) -> bytes:
+        return _NOTE.pack(self.pid, b"-" if self.kind is None else self.kind.pack())
+
+    @classmethod
+    def unpack_all(cls, data: bytes) -> list[SupervisorNote]:
+        return [cls(pid, None if kind == b"-" else CommandKind.unpack(kind)) for pid, kind in _NOTE.iter_unpack(data)]
+
+
+_NOTE = struct.Struct("=ic")
+_NOTES_BYTES = _NOTE.size * 100
 
 
 class CommandRequest(NamedTuple):
@@ -150,10 +176,10 @@ class ChildExitPipe:
 class CommandSupervisor:
     """Starts one command, reaps its processes, and kills all of them on request."""
 
-    def __init__(self, control: socket.socket, starter: ConfinedStarter | None = None) -> None:
+    def __init__(self, control: socket.socket, *, exits: ChildExitPipe, starter: ConfinedStarter | None = None) -> None:
         self._control = control
         self._starter = starter
-        self._exits = ChildExitPipe()
+        self._exits = exits
         self._poll = select.poll()
         self._poll.register(self._exits.read_end, select.POLLIN)
         self._command: subprocess.Popen[bytes] | None = None
@@ -183,6 +209,13 @@ class CommandSupervisor:
                 return 0
             if self._control.fileno() in ready:
                 return self._kill(request)
+
+    def is_kept(self) -> bool:
+        """Wait until the server knows that the tree has ended. Returns whether another command may come."""
+        try:
+            return self._control.recv(1) == KEEP_MESSAGE
+        except OSError:
+            return False
 
     def _launch(self, request: CommandRequest, streams: CommandStreams, ruleset: int | None) -> int:
         if request.view is not None:
@@ -248,7 +281,10 @@ class CommandSupervisor:
             if pid == 0:
                 return True
             if pid == self._pid:
-                self._report("exited", str(os.waitstatus_to_exitcode(status)))
+                code = os.waitstatus_to_exitcode(status)
+                if self._command is not None:
+                    self._command.returncode = code  # subprocess must not wait for it: its number may be used again
+                self._report("exited", str(code))
 
     def _quick_members(self) -> list[Process]:
         """The members. One may be missing while another ends; of frozen ones none is missing."""
@@ -391,36 +427,57 @@ def _become_command(connection: socket.socket) -> NoReturn:
 
 
 class RootSupervisor:
-    """Keeps one command supervisor waiting for the next request, and kills the processes of supervisors that died."""
+    """Keeps a command supervisor waiting for the next request, and kills the processes of supervisors that died.
+
+    One is forked when a request finds none waiting, or when none has waited for a while.
+    """
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
         self._exits = ChildExitPipe()
         self._supervisors: set[int] = set()
+        self._waiting: set[int] = set()
+        """Those that wait for a request."""
         self._has_orphans = False
         self._prepares_starter = False
         self._open = True
-        self._taken, self._take = os.pipe()
-        """A waiting supervisor that takes a request writes to this pipe."""
+        self._notes, self._note = os.pipe()
+        """Supervisors write to this pipe when they take a request, and when they wait for another one."""
 
     def run(self) -> None:
         poll = select.poll()
         poll.register(self._exits.read_end, select.POLLIN)
-        poll.register(self._taken, select.POLLIN)
-        poll.register(self._server.fileno(), 0)  # a hang-up is always reported
+        poll.register(self._notes, select.POLLIN)
+        poll.register(self._server.fileno())
         self._add_supervisor()
         while self._open or self._supervisors:
-            ready = {descriptor for descriptor, _ in poll.poll(20 if self._has_orphans else None)}
-            if self._taken in ready:
-                self._prepares_starter = CommandKind.unpack(os.read(self._taken, 1)).in_namespace
-                if self._open:
-                    self._add_supervisor()
+            if self._open:  # a hang-up is always reported
+                poll.modify(self._server.fileno(), 0 if self._waiting else select.POLLIN)
+            ready = dict(poll.poll(self._patience()))
+            if self._notes in ready:
+                self._read_notes()
             self._reap()
             if self._has_orphans:
                 self._has_orphans = self._kill_orphans()
-            if self._server.fileno() in ready and self._open:
+            if self._open and ready.get(self._server.fileno(), 0) & ~select.POLLIN:
                 poll.unregister(self._server.fileno())
                 self._open = False
+            if self._open and not self._waiting and (not ready or self._server.fileno() in ready):
+                self._add_supervisor()
+
+    def _patience(self) -> int | None:
+        """The milliseconds after which there is something to do if nothing happens."""
+        if self._has_orphans:
+            return 20
+        return int(_SPARE_SECONDS * 1000) if self._open and not self._waiting else None
+
+    def _read_notes(self) -> None:
+        for pid, kind in SupervisorNote.unpack_all(os.read(self._notes, _NOTES_BYTES)):
+            if kind is None:
+                self._waiting.add(pid)
+            else:
+                self._waiting.discard(pid)
+                self._prepares_starter = kind.in_namespace
 
     def _add_supervisor(self) -> None:
         """Fork a supervisor that waits for a request of the server. It ends with this process until it has one."""
@@ -428,34 +485,53 @@ class RootSupervisor:
         pid = os.fork()
         if pid:
             self._supervisors.add(pid)
+            self._waiting.add(pid)
             return
         code = 1
         try:
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-            code = self._supervise() if os.getppid() == parent else 0
+            code = self._supervise(parent)
         finally:
             os._exit(code)
 
-    def _supervise(self) -> int:
-        """Take one request of the server and run its command."""
-        starter = ConfinedStarter() if self._prepares_starter else None
+    def _supervise(self, parent: int) -> int:
+        """Take requests of the server and run their commands, as long as the server wants. Returns the exit status."""
+        exits = ChildExitPipe()
+        while True:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                return 0
+            starter = ConfinedStarter() if self._prepares_starter else None
+            kind, descriptors = self._take_request()
+            if kind is None:
+                return 0
+            _prctl(_PR_SET_PDEATHSIG, 0)
+            self._tell_root(kind)
+            count = 4 if kind.piped else 2
+            with socket.socket(fileno=descriptors[0]) as control:
+                supervisor = CommandSupervisor(control, exits=exits, starter=starter)
+                status = supervisor.run(CommandStreams(*descriptors[1:count]), *descriptors[count:])
+                if status or not supervisor.is_kept():
+                    return status
+            self._prepares_starter = kind.in_namespace
+            self._tell_root(None)
+
+    def _take_request(self) -> tuple[CommandKind | None, list[int]]:
+        """Wait for a request. Returns its kind and the descriptors that come with it; no kind if the server ended."""
         data, descriptors = b"", list[int]()
         while len(descriptors) < 2:
             try:
                 data, descriptors, _, _ = socket.recv_fds(self._server, 1, _MAX_DESCRIPTORS)
             except OSError:
-                return 0
+                return None, []
             if not data:
-                return 0
-        _prctl(_PR_SET_PDEATHSIG, 0)
-        os.write(self._take, data)
-        self._server.close()
+                return None, []
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        count = 4 if CommandKind.unpack(data).piped else 2
-        with socket.socket(fileno=descriptors[0]) as control:
-            return CommandSupervisor(control, starter).run(CommandStreams(*descriptors[1:count]), *descriptors[count:])
+        return CommandKind.unpack(data), descriptors
+
+    def _tell_root(self, kind: CommandKind | None) -> None:
+        os.write(self._note, SupervisorNote(os.getpid(), kind).pack())
 
     def _reap(self) -> None:
         self._exits.drain()
@@ -464,6 +540,7 @@ class RootSupervisor:
                 pid, status = found
                 self._has_orphans |= pid in self._supervisors and status != 0
                 self._supervisors.discard(pid)
+                self._waiting.discard(pid)
         except ChildProcessError:
             pass
 
