@@ -7,8 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import uvloop
@@ -26,6 +27,7 @@ from holdfast.tools.process.command_process import (
     command_environment,
 )
 from holdfast.tools.process.process_table import IS_LINUX, find_process, tree_below
+from tests.support.running_server import until
 from tests.support.stress import StressShare
 from tests.support.stubborn_commands import (
     STUBBORN_COMMANDS,
@@ -511,5 +513,80 @@ def test_a_piped_command_reads_its_input_and_has_its_errors_apart(run: Run, tmp_
             waiting = await launcher.start(replace(spec, piped=True, mark=f"{spec.mark}-second"))
             assert (await waiting.kill()).left == ()
             waiting.stop_reading()
+
+    run(check())
+
+
+class ReusedAfterClose(FileIO):
+    """A file whose number belongs to somebody else if it is closed before the file is."""
+
+    reused: ClassVar[list[int]] = []
+    seen: ClassVar[list[int]] = []
+
+    def close(self) -> None:
+        if not self.closed:
+            self.seen.append(number := self.fileno())
+            if not is_open(number):
+                with open(os.devnull, "rb") as other:
+                    os.dup2(other.fileno(), number)
+                self.reused.append(number)
+        super().close()
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def test_the_end_of_a_command_closes_no_file_of_somebody_else(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop closes a pipe's number, then the file: in between, another thread may open one with the same number."""
+    reused, seen = list[int](), list[int]()
+    monkeypatch.setattr(ReusedAfterClose, "reused", reused)
+    monkeypatch.setattr(ReusedAfterClose, "seen", seen)
+    monkeypatch.setattr(
+        os, "fdopen", lambda fd, mode, buffering, **options: ReusedAfterClose(fd, mode.strip("b"), **options)
+    )
+
+    async def check() -> None:
+        async with open_launcher() as launcher:
+            running = await launcher.start(replace(command("echo done", "closing"), piped=True))
+            assert await running.output.read() == b"done\n"
+            await running.wait_tree_ended()
+            running.stop_reading()
+            await until(lambda: len(seen) == 3)
+
+    run(check())
+    assert [number for number in reused if not is_open(number)] == []
+    for number in reused:
+        os.close(number)
+    assert [number for number in seen if is_open(number)] == []
+
+
+def test_a_command_cancelled_while_it_starts_leaves_no_pipe_open(run: Run) -> None:
+    def pipes() -> set[str]:
+        names = {f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")}
+        return {os.readlink(name) for name in names if os.path.islink(name) and "pipe:" in os.readlink(name)}
+
+    async def check() -> None:
+        async with open_launcher() as launcher:
+            first = await launcher.start(command("true", "first"))
+            await first.wait_tree_ended()
+            first.stop_reading()
+            before = await asyncio.to_thread(pipes)
+            for steps in range(12):
+                starting = asyncio.create_task(launcher.start(replace(command("true", f"{steps}"), piped=True)))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                starting.cancel()
+                for started in await asyncio.gather(starting, return_exceptions=True):
+                    if not isinstance(started, asyncio.CancelledError):
+                        assert not isinstance(started, BaseException)
+                        await started.kill()
+                        started.stop_reading()
+            while await asyncio.to_thread(pipes) - before:
+                pass
 
     run(check())

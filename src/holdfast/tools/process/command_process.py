@@ -15,9 +15,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from io import FileIO
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import holdfast
 from holdfast.config import Settings, secret_variables
@@ -117,8 +118,8 @@ class RunningCommand:
         mark: str,
         supervisor_seconds: float,
     ) -> None:
-        self.output = pipes.output.reader
-        self.errors = pipes.errors.reader if pipes.errors else None
+        self.output = pipes.output
+        self.errors = pipes.errors
         self.input = pipes.input
         self._pipes = pipes
         self._connection = connection
@@ -299,51 +300,49 @@ class _SupervisorProgram:
             self._process.wait()
 
 
-class _OutputPipe:
-    """The read end of a command's output."""
-
-    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
-        self.reader = reader
-        self._transport = transport
-
-    @classmethod
-    async def open(cls, descriptor: int) -> _OutputPipe:
-        reader = asyncio.StreamReader(limit=_PIPE_BUFFER)
-        file = os.fdopen(descriptor, "rb", buffering=0)
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-        return cls(reader, transport)
-
-    def close(self) -> None:
-        self._transport.close()
-
-
 class _CommandPipes:
-    """Our ends of a command's pipes."""
+    """Our ends of a command's pipes: its output and, for a piped command, its input and its errors."""
 
-    def __init__(
-        self, output: _OutputPipe, *, to_input: asyncio.StreamWriter | None = None, errors: _OutputPipe | None = None
-    ) -> None:
-        self.output = output
-        self.input = to_input
-        self.errors = errors
+    def __init__(self, descriptors: Iterable[int]) -> None:
+        self.output = asyncio.StreamReader(limit=_PIPE_BUFFER)
+        self.input: asyncio.StreamWriter | None = None
+        self.errors: asyncio.StreamReader | None = None
+        self._descriptors = list(descriptors)
+        """Not yet in the hands of the event loop."""
+        self._transports: list[asyncio.BaseTransport] = []
 
-    @classmethod
-    async def open(cls, output: int, to_input: int | None = None, errors: int | None = None) -> _CommandPipes:
-        if to_input is None or errors is None:
-            return cls(await _OutputPipe.open(output))
-        loop = asyncio.get_running_loop()
-        file = os.fdopen(to_input, "wb", buffering=0)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, file)
-        writer = asyncio.StreamWriter(transport, protocol, None, loop)
-        return cls(await _OutputPipe.open(output), to_input=writer, errors=await _OutputPipe.open(errors))
+    async def open(self) -> None:
+        """Hand the pipes over to the event loop. Whether it succeeds or not, `close` closes them."""
+        piped = len(self._descriptors) > 1
+        await self._open_reader(self.output)
+        if piped:
+            loop, file = asyncio.get_running_loop(), _file_for_loop(self._descriptors.pop(0), "wb")
+            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, file)
+            self._transports.append(transport)
+            self.input = asyncio.StreamWriter(transport, protocol, None, loop)
+            self.errors = asyncio.StreamReader(limit=_PIPE_BUFFER)
+            await self._open_reader(self.errors)
 
     def close(self) -> None:
-        self.output.close()
-        if self.input is not None:
-            self.input.close()
-        if self.errors is not None:
-            self.errors.close()
+        for transport in self._transports:
+            transport.close()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    async def _open_reader(self, reader: asyncio.StreamReader) -> None:
+        loop, file = asyncio.get_running_loop(), _file_for_loop(self._descriptors.pop(0), "rb")
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+        self._transports.append(transport)
+
+
+def _file_for_loop(descriptor: int, mode: Literal["rb", "wb"]) -> FileIO:
+    """Return the file of a pipe for the running event loop, which closes the descriptor from now on, exactly once.
+
+    A transport of asyncio closes the file. One of uvloop closes the number and then the file. If the file closed the
+    number, too, it could be that of a file or connection which another thread has opened in between.
+    """
+    closes_files = isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop)
+    return os.fdopen(descriptor, mode, buffering=0, closefd=closes_files)
 
 
 class _SupervisorConnection:
@@ -420,25 +419,22 @@ async def _new_supervisor(
     """Return a supervisor that is ready to run a command; None if the program has ended or does not respond."""
     program.has_free_supervisor = False
     control, descriptors = _send_descriptors(program, command)
-    if control is None:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return None
-    connection = _SupervisorConnection(program, *await asyncio.open_unix_connection(sock=control))
-    pipes = await _CommandPipes.open(*descriptors)
+    pipes, connection, ready = _CommandPipes(descriptors), None, False
     try:
+        if control is None:
+            return None
+        connection = _SupervisorConnection(program, *await asyncio.open_unix_connection(sock=control))
+        await pipes.open()
         async with asyncio.timeout(seconds):
-            if await connection.read_report() == ["ready"]:
-                return connection, pipes
+            ready = await connection.read_report() == ["ready"]
+        return (connection, pipes) if ready else None
     except TimeoutError:
-        pass
-    except BaseException:
-        connection.close()
-        pipes.close()
-        raise
-    connection.close()
-    pipes.close()
-    return None
+        return None
+    finally:
+        if not ready:
+            pipes.close()
+            if connection is not None:
+                connection.close()
 
 
 async def _start_command(
