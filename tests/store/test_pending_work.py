@@ -1,5 +1,7 @@
 """How the threads of the stores take their work from the queue."""
 
+import threading
+import weakref
 from itertools import product
 
 import pytest
@@ -53,3 +55,29 @@ def test_batches_can_be_taken_out_and_the_rest_keeps_its_order() -> None:
     assert work.take_batches() == batches
     assert list(work.groups()) == ["one", "two"]
     assert work.count_waiting() == 0
+
+
+class WatchedBatch(PendingBatch):
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.parametrize("together", [1, 3, MAX_GROUP])
+def test_a_thread_that_waits_for_more_has_no_reference_to_the_last_batches(together: int) -> None:
+    work: WorkQueue[str] = WorkQueue()
+    gone = threading.Semaphore(0)
+    for _ in range(together):
+        batch = WatchedBatch.__new__(WatchedBatch)
+        weakref.finalize(batch, gone.release)
+        work.put(batch)
+    del batch
+
+    def take() -> None:
+        for group in work.groups():
+            assert len(group) == together
+            del group
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    assert [gone.acquire(timeout=30) for _ in range(together)] == [True] * together
+    work.end()
+    thread.join()

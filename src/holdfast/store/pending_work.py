@@ -53,12 +53,17 @@ class WorkQueue(Generic[T]):
         return batches
 
     def groups(self) -> Iterator[list[PendingBatch] | T]:
-        """Yield the work in order: batches that wait together as one group, everything else alone. Waits for more."""
+        """Yield the work in order: batches that wait together as one group, everything else alone. Waits for more.
+
+        While it waits, it has no reference to what it yielded, which may be large.
+        """
         group: list[PendingBatch] = []
+        item: PendingBatch | T | None
         while True:
             try:
                 item = self._items.get_nowait() if group else self._items.get()
             except queue.Empty:
+                item = None
                 yield group
                 group = []
                 continue
@@ -73,6 +78,7 @@ class WorkQueue(Generic[T]):
                 return
             if not isinstance(item, PendingBatch):
                 yield item
+            item = None
 
 
 def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:

@@ -1,6 +1,8 @@
 """Commits: all of a batch or nothing, events numbered in commit order, listeners."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -10,7 +12,7 @@ from holdfast.schema.events import (
     MessageUpdated,
     SessionDeleted,
 )
-from holdfast.schema.messages import Text
+from holdfast.schema.messages import Message, Text
 from holdfast.store import Batch, LoggedEvent, Store
 from holdfast.store import writes as w
 from tests.store.batches import (
@@ -125,3 +127,36 @@ async def test_an_event_of_an_unknown_session_is_a_conflict(store: Store) -> Non
         await store.commit(Batch((), (ConfigChanged(at=AT), SessionDeleted(at=AT, session_id="ses_x"))))
     assert store.last_number == 0
     assert (await store.commit(Batch((), (ConfigChanged(at=AT),)))).numbers == (1,)
+
+
+class WatchedBatch(Batch, frozen=True, weakref=True):
+    """A batch whose end can be seen."""
+
+
+class WatchedMessage(Message, frozen=True, weakref=True):
+    """A message whose end can be seen."""
+
+
+async def test_nothing_of_a_commit_is_kept_while_the_store_waits_for_the_next(ledger: Store) -> None:
+    """An answer may have many megabytes, and the next commit may come hours later."""
+    gone: list[str] = []
+
+    async def commit(*, message_id: str, refused: bool = False) -> None:
+        message = WatchedMessage(
+            id=message_id, session_id="ses_1", run_id="run_1", role="user", seq=0, created_at=AT, parts=(Text("x"),)
+        )
+        writes: list[w.AnyWrite] = [w.PutMessage(message)]
+        if refused:
+            writes.append(w.UpdateRun(run_id="run_unknown", expect=("active",), state="stopping"))
+        batch = WatchedBatch(tuple(writes), (MessageUpdated(at=AT, session_id="ses_1", message=message),))
+        weakref.finalize(batch, gone.append, f"batch of {message_id}")
+        weakref.finalize(message, gone.append, message_id)
+        await ledger.commit(batch)
+
+    await asyncio.gather(*(commit(message_id=f"msg_{n}") for n in range(3)))
+    with pytest.raises(StoreConflict):
+        await commit(message_id="msg_3", refused=True)
+    expected = {name for n in range(4) for name in (f"msg_{n}", f"batch of msg_{n}")}
+    while set(gone) != expected:
+        await asyncio.sleep(0.001)  # the thread lets go after it has answered
+        gc.collect()

@@ -101,6 +101,11 @@ class _Applied(NamedTuple):
 class _UnknownOutcome(Exception):
     """The connection was lost while the COMMIT was under way."""
 
+    def __init__(self, applied: list[_Applied], refused: Outcomes) -> None:
+        super().__init__()
+        self.applied = applied
+        self.refused = refused
+
 
 class _GivenUp(Exception):
     """The server stops, and the database does not answer."""
@@ -133,8 +138,6 @@ class CommitThread:
         self._lost_by: BaseException | None = None
         self._is_stuck = False
         """Something must succeed before the next group is begun, and the database does not answer."""
-        self._unknown: tuple[list[_Applied], Outcomes] = ([], [])
-        """What the COMMIT that is under way contains."""
         self._commits = MAINTENANCE_COMMITS
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -166,9 +169,13 @@ class CommitThread:
                     self._follow(work)
                 case _:
                     self._commit_group(work)
+            del work  # the next one may come late, and this one may be large
             if self._commits >= MAINTENANCE_COMMITS and not self._queue.count_waiting():
                 self._commits = 0
                 self._maintain()
+            if self._sql is not None and self._sql.has_large_buffers:
+                self._sql.close()
+                self._sql = None
         if self._sql is not None:
             self._sql.close()
 
@@ -214,7 +221,7 @@ class CommitThread:
                     return [(pending, _not_known(unknown)) for pending in group]
                 if found is None:
                     continue
-                (applied, refused), last = self._unknown, found
+                applied, refused, last = unknown.applied, unknown.refused, found
             except Exception as error:  # noqa: BLE001 - the callers get it, and the thread continues
                 self._roll_back(error)
                 self._known.clear()
@@ -304,14 +311,13 @@ class CommitThread:
         if self._notifies and count:
             sql.execute("SELECT pg_notify(?, ?)", (CHANNEL, self._fences.server_id))
         sql.execute("COMMIT")
-        self._unknown = (applied, refused)
         try:
             sql.flush()
         except psycopg.Error as error:
             if is_lost(error) or sql.is_broken:
                 sql.close()
                 self._note_lost(error)
-                raise _UnknownOutcome from error
+                raise _UnknownOutcome(applied, refused) from error
             raise
         return int(last.fetchone()[0])
 
@@ -375,7 +381,7 @@ class CommitThread:
 
     def _found(self) -> None:
         """The database answers."""
-        self._lost_since, self._is_stuck = None, False
+        self._lost_since, self._lost_by, self._is_stuck = None, None, False
 
     def _pause(self, error: BaseException) -> None:
         """Wait before trying again what must succeed. Batches that wait for it are refused after a while."""

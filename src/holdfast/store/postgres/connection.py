@@ -30,6 +30,10 @@ _IDLE_MILLISECONDS = 1500
 """How long a transaction may wait for its client. One that was paused in it must not hold the locks of all others."""
 
 
+_LARGE_BYTES = 4 << 20
+"""Buffers for longer messages and values are not kept."""
+_BYTEA = 17
+
 _LAST_DRAWN = Expression("lastval()")
 
 
@@ -109,6 +113,8 @@ class PostgresConnection:
         self._mark = 0
         self._mark_sent = True
         """Where the savepoint is among what is waiting, or whether it was sent."""
+        self.has_large_buffers = False
+        """Whether to close it after its transaction: a connection keeps its buffers until then."""
 
     @classmethod
     def open(cls, conninfo: str, *, read_write: bool = True) -> PostgresConnection:
@@ -207,12 +213,16 @@ class PostgresConnection:
         self._mark_sent = True
         waiting, self._waiting = self._waiting, []
         cursor = self._cursor
-        cursor.execute(b";\n".join(statement for statement, _ in waiting))
+        message = b";\n".join(statement for statement, _ in waiting)
+        self.has_large_buffers |= len(message) >= _LARGE_BYTES
+        cursor.execute(message)
         for index, (_, rows) in enumerate(waiting):
             if index:
                 cursor.nextset()
             rows.count = cursor.rowcount
             rows.rows = cursor.fetchall() if cursor.description is not None else []
+            if rows.rows and cursor.pgresult is not None:
+                self.has_large_buffers |= _has_large_value(rows.rows, cursor.pgresult)
 
     def interrupt(self) -> None:
         """End what another thread waits for on this connection. The connection is of no use afterwards."""
@@ -222,3 +232,8 @@ class PostgresConnection:
     def close(self) -> None:
         with suppress(psycopg.Error):
             self._raw.close()
+
+
+def _has_large_value(rows: list[Any], result: pq.abc.PGresult) -> bool:
+    columns = [column for column in range(result.nfields) if result.ftype(column) == _BYTEA]
+    return any(row[column] is not None and len(row[column]) >= _LARGE_BYTES for column in columns for row in rows)

@@ -91,6 +91,8 @@ class ReaderPool:
                 with suppress(psycopg.Error):
                     sql.rollback()
             raise
+        if sql.has_large_buffers:
+            self._drop(sql)
         return result
 
     def _connection(self) -> PostgresConnection:

@@ -101,6 +101,7 @@ class WriterThread:
                 self._call(work)
             else:
                 self._commit_group(work)
+            del work  # the next one may come late, and this one may be large
             self._commits += 1
             if self._commits >= MAINTENANCE_COMMITS and not self._queue.count_waiting():
                 self._commits = 0

@@ -138,6 +138,7 @@ class DraftLog:
                     work = self._queue.get_nowait()
                 except queue.Empty:
                     break
+            del work  # the next one may come late
             writer.write()
         writer.end()
 
