@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,32 @@ async def test_a_check_reports_a_server_that_breaks_its_promise(name: str) -> No
     assert states(result) == {name: "broken"}, result.checks[0].detail
     assert result.checks[0].detail
     assert not result.held
+
+
+ROOM_IN_THE_LOG = """
+from holdfast.store.sqlite.database_threads import WriterThread
+start = WriterThread.start
+def start_with_room(self):
+    self._sql.execute("CREATE TABLE room (bytes)")
+    self._sql.execute("INSERT INTO room VALUES (zeroblob(3000000))")
+    self._sql.execute("DROP TABLE room")
+    self._sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    start(self)
+WriterThread.start = start_with_room
+"""
+
+
+async def test_a_prompt_that_still_fits_into_the_log_of_a_full_disk_breaks_no_promise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = ("-P", "-c", ROOM_IN_THE_LOG + _START)
+    monkeypatch.setattr(CheckContext, "other_server", partialmethod(CheckContext.other_server, command=command))
+    result = await trial(checks("full-disk")).run()
+    [check] = result.checks
+    if check.state != "skipped":  # a small disk can be mounted only by root
+        assert check.state == "held", check.detail
+        assert check.counts["accepted on a full disk"] >= 1
+        assert check.counts["refused on a full disk"] == 1
 
 
 async def test_on_a_running_server_only_the_checks_run_that_leave_it_alone(tmp_path: Path) -> None:
