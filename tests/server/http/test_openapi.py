@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import msgspec
+import pytest
 
 from holdfast.server.application import ENDPOINTS
 from holdfast.server.http.openapi import describe
@@ -62,3 +64,44 @@ async def test_the_server_serves_the_description(home: Path) -> None:
         answer = (await server.http.get("/v1/openapi.json")).ok()
         assert answer["paths"].keys() == DESCRIPTION["paths"].keys()
         assert answer["openapi"] == "3.1.0"
+
+
+def _fits(schema: dict[str, Any], value: object) -> bool:
+    """Whether the description allows the value."""
+    whole = {"components": DESCRIPTION["components"], **schema}
+    return jsonschema_rs.validator_for(whole, validate_formats=True).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"host": "127.0.0.1"},
+        {"host": "127.1.2.255"},
+        {"host": "0.0.0.0"},
+        {"host": "192.0.2.1"},
+        {"host": "::"},
+        {"host": "localhost"},
+        {"host": "127.0.0.01"},
+        {"host": "127.0.0.1\n"},
+        {"certificate": "/c.pem"},
+        {"key": "/k.pem"},
+        {"certificate": None, "key": "/k.pem"},
+        {"certificate": None, "key": None},
+        {},
+    ],
+)
+async def test_the_description_allows_the_web_addresses_that_the_server_takes(home: Path, body: dict[str, Any]) -> None:
+    async with run_server(home) as server:
+        answer = await server.http.post("/v1/web", body)
+    schema = operations()["listen_web"]["requestBody"]["content"]["application/json"]["schema"]
+    assert (answer.status, _fits(schema, body)) in ((200, True), (400, False))
+
+
+@pytest.mark.parametrize("client", ["example/1", "example/1 me", "a b c"])
+async def test_the_description_says_that_tools_need_a_client_with_an_id(home: Path, client: str) -> None:
+    async with run_server(home) as server:
+        path = f"/v1/sessions/{await server.session()}/tools"
+        answer = await server.http.send("PUT", path, {"tools": []}, **{"X-Holdfast-Client": client})
+    [header] = [one for one in operations()["attach_tools"]["parameters"] if one["name"] == "X-Holdfast-Client"]
+    assert header["required"]
+    assert (answer.status, _fits(header["schema"], client)) in ((200, True), (400, False))

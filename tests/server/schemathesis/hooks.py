@@ -1,4 +1,4 @@
-"""What must not be made up: commands and paths on this machine, and waits that last.
+"""What must not be made up: commands, paths and ports of this machine, and waits that last.
 
 Whatever would be accepted is replaced by something harmless that is accepted too; what is malformed is sent as it is.
 """
@@ -26,6 +26,11 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             body["path"] = _WORK
         elif path == "/v1/server/backup" and _is_path(body.get("path")):
             body["path"] = f"{_WORK}/backup-{next(_numbers)}"
+        elif path == "/v1/web" and _is_path(body.get("certificate")) and _is_path(body.get("key")):
+            for name in ("certificate", "key", "host"):
+                body.pop(name, None)
+        if path == "/v1/web" and _is_port(body.get("port")):
+            body["port"] = 0
     if isinstance(query, dict) and "wait" in query and _seconds(query["wait"]):
         query["wait"] = 0.01
 
@@ -44,6 +49,10 @@ def _fits(value: object, *, longest: int) -> bool:
 
 def _is_path(value: object) -> bool:
     return isinstance(value, str) and value.startswith("/") and len(value) <= 4096
+
+
+def _is_port(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= 65535
 
 
 def _seconds(value: object) -> bool:

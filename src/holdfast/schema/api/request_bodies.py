@@ -472,12 +472,32 @@ class DevicePatch(RequestBody, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
+_BYTE = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_LOOPBACK = rf"^(127\.{_BYTE}\.{_BYTE}\.{_BYTE}|::1)$(?!\n)"
+
+
 class WebListenBody(RequestBody, frozen=True):
     """Where to serve the web page. Without a certificate only on loopback."""
 
-    constraints = {"dependentRequired": {"certificate": ["key"], "key": ["certificate"]}}
+    constraints = {
+        "anyOf": [
+            {
+                "required": ["certificate", "key"],
+                "properties": {"certificate": {"type": "string"}, "key": {"type": "string"}},
+            },
+            {"properties": {"host": {"pattern": _LOOPBACK}, "certificate": {"type": "null"}, "key": {"type": "null"}}},
+        ]
+    }
 
-    host: Annotated[str, Meta(min_length=1, max_length=100, description="An IP address of this machine.")] = "127.0.0.1"
+    host: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=100,
+            description="An IP address of this machine.",
+            extra_json_schema={"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]},
+        ),
+    ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="0 keeps the last one, or chooses a free one.")] = 0
     certificate: FilePath | None = None
     key: FilePath | None = None

@@ -149,6 +149,8 @@ class Endpoint(_EndpointKey, frozen=True, kw_only=True):
     """Errors besides those that every endpoint may return."""
     public: bool = False
     """Needs no token."""
+    needs_client_id: bool = False
+    """Whether the caller must send an id in ``X-Holdfast-Client``."""
     stores_answer: bool = True
     """Whether the answer to a mutation is stored under its ``Idempotency-Key``. Runs use the key as their id."""
 

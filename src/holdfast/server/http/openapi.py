@@ -24,7 +24,13 @@ from holdfast.schema.api.request_bodies import QueryParameters, RequestBody
 from holdfast.schema.api.response_bodies import ErrorBody
 from holdfast.schema.base import Value
 from holdfast.server.http.endpoint import Endpoint
-from holdfast.server.http.request_parsing import CLIENT_HEADER, CLIENT_PATTERN, KEY_HEADER, KEY_PATTERN
+from holdfast.server.http.request_parsing import (
+    CLIENT_HEADER,
+    CLIENT_PATTERN,
+    CLIENT_WITH_ID_PATTERN,
+    KEY_HEADER,
+    KEY_PATTERN,
+)
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -162,20 +168,20 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
-    headers = [
-        _header(CLIENT_HEADER, CLIENT_PATTERN, "`name/version id` of the client. It names the author of a change.")
-    ]
+    pattern = CLIENT_WITH_ID_PATTERN if endpoint.needs_client_id else CLIENT_PATTERN
+    description = "`name/version id` of the client. It names the author of a change."
+    headers = [_header(CLIENT_HEADER, pattern, description, required=endpoint.needs_client_id)]
     if endpoint.mutates:
         description = "For a day, the same request with the same key gets the same answer and is not done again."
         headers.append(_header(KEY_HEADER, KEY_PATTERN, description))
     return headers
 
 
-def _header(name: str, pattern: str, description: str) -> dict[str, Any]:
+def _header(name: str, pattern: str, description: str, *, required: bool = False) -> dict[str, Any]:
     return {
         "name": name,
         "in": "header",
-        "required": False,
+        "required": required,
         "description": description,
         "schema": {"type": "string", "pattern": pattern},
     }

@@ -26,6 +26,7 @@ HEADERS = "holdfast.headers"
 
 CLIENT_HEADER = "X-Holdfast-Client"
 CLIENT_PATTERN = r"^[!-~]{1,64}( [!-~]{1,64})?$"
+CLIENT_WITH_ID_PATTERN = r"^[!-~]{1,64} [!-~]{1,64}$"
 _CLIENT = re.compile(rb"[!-~]{1,64}( [!-~]{1,64})?")
 
 KEY_HEADER = "Idempotency-Key"

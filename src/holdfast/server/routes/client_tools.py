@@ -34,6 +34,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         max_body_bytes=1024 * KIB,
         response=ClientTools,
         errors=(*_UNKNOWN, BadRequest, Conflict),
+        needs_client_id=True,
         stores_answer=False,  # a server that was started again must do it again
     ),
     Endpoint("GET", _TOOLS, list_tools, response=PageView[ClientTools], errors=_UNKNOWN),
