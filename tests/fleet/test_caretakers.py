@@ -77,7 +77,7 @@ class SeenMember(FleetMember):
 class EmptyResponse:
     """The answer of another server."""
 
-    status, headers = 200, ()
+    status, headers, length = 200, (), None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         yield b""

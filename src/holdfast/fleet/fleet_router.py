@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any, assert_never
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.errors import NotFound, WorkspaceElsewhere
 from holdfast.fleet.fleet_member import FleetMember
-from holdfast.fleet.peer_http import PeerResponse, PeerUnreachable, broken_errors, elsewhere
+from holdfast.fleet.peer_http import PeerResponse, PeerUnreachable, elsewhere
 from holdfast.fleet.request_places import (
     Forward,
     Handle,
@@ -40,6 +40,8 @@ _logger = logging.getLogger(__name__)
 ROUTE_SECONDS = 20.0
 """How long a mutation waits for an owner. Longer than a lease lasts, so that a dead owner is replaced meanwhile."""
 _PAUSE_SECONDS = 0.1
+_MAX_WHOLE_BYTES = 1 << 18
+"""An answer up to this size is passed on when all of it is here, so that one that is cut off can be asked for again."""
 _CALLS = "/v1/client-calls/"
 _WORKSPACES = "/v1/workspaces"
 
@@ -82,9 +84,14 @@ class FleetRouter:
             await self._app(scope, receive, send)
             return
         request = _RoutedRequest(self._app, member, "", scope, receive, send)
-        for server_id in sorted(member.live_servers(None)):
-            if await request.forward(server_id, unless=404):
-                return
+        asked: set[str] = set()
+        for is_fresh in (False, True):
+            if is_fresh:
+                await member.keeper.look()  # the one that runs it may be new
+            for server_id in sorted(member.live_servers(None) - asked):
+                asked.add(server_id)
+                if await request.forward(server_id, unless=404):
+                    return
         await request.here()
 
     async def _open_directory(self, scope: Scope, receive: Receive, send: Send, *, body: bytes) -> None:
@@ -210,32 +217,34 @@ class _RoutedRequest:
             await response.aclose()
 
     async def _return(self, response: PeerResponse, server_id: str) -> bool:
+        """Pass an answer on. False if it was cut off before anything of it was passed on, or says: not here."""
+        length = response.length
+        is_short = response.status == 503 or (length is not None and length <= _MAX_WHOLE_BYTES)
         chunks = response.chunks()
-        if response.status == 503:
-            body = await self._received(response.read(), server_id)
-            if body is None or _is_elsewhere(body):
-                self._member.forget_place(self._workspace_id)
-                return False
-            await self._start(response)
-            await self._send({"type": "http.response.body", "body": body})
-            return True
-        first = await self._received(anext(chunks, b""), server_id)
-        if first is None:
+        try:
+            first = await self._member.while_alive(server_id, response.read() if is_short else anext(chunks, b""))
+        except PeerUnreachable as error:
+            _logger.debug("%s %s: %s", self._scope["method"], self._scope["path"], error)
+            self._member.forget_place(self._workspace_id)
+            return False
+        if response.status == 503 and _is_elsewhere(first):
+            self._member.forget_place(self._workspace_id)
             return False
         await self._start(response)
-        await self._send({"type": "http.response.body", "body": first, "more_body": True})
-        while (chunk := await self._member.while_alive(server_id, anext(chunks, None))) is not None:
-            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await self._send({"type": "http.response.body", "body": b""})
+        await self._send({"type": "http.response.body", "body": first, "more_body": not is_short})
+        if not is_short:
+            await self._pass_on(chunks, server_id)
         return True
 
-    async def _received(self, part: Awaitable[bytes], server_id: str) -> bytes | None:
-        """A part of the response; None if the connection broke, or the server is late."""
-        errors: tuple[type[Exception], ...] = (PeerUnreachable, *broken_errors())
+    async def _pass_on(self, chunks: AsyncIterator[bytes], server_id: str) -> None:
+        """The rest of a long answer. If it is cut off, the sender's connection is, too: it must not look complete."""
         try:
-            return await self._member.while_alive(server_id, part)
-        except errors:
-            return None
+            while (chunk := await self._member.while_alive(server_id, anext(chunks, None))) is not None:
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except PeerUnreachable:
+            self._member.forget_place(self._workspace_id)
+            raise elsewhere(self._workspace_id) from None
+        await self._send({"type": "http.response.body", "body": b""})
 
     async def _start(self, response: PeerResponse) -> None:
         await self._send({"type": "http.response.start", "status": response.status, "headers": response.headers})

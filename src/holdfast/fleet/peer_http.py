@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -70,16 +71,27 @@ class PeerResponse:
             (name.lower(), value) for name, value in response.headers.raw if name.lower() not in _NOT_RETURNED
         ]
 
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body, not re-chunked by the library."""
+    @property
+    def length(self) -> int | None:
+        """The length of the body, if the head says it."""
+        declared = dict(self.headers).get(b"content-length", b"")
+        return int(declared) if declared.isdigit() else None
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body, not re-chunked by the library. Raises `PeerUnreachable` if it is cut off."""
         stream: Any = self._response.stream
-        return aiter(stream)
+        try:
+            async for chunk in stream:
+                yield chunk
+        except _broken_errors() as error:
+            raise PeerUnreachable(f"the answer was cut off ({type(error).__name__})") from None
 
     async def read(self) -> bytes:
         return b"".join([chunk async for chunk in self.chunks()])
 
     async def aclose(self) -> None:
-        await self._response.aclose()
+        with suppress(*_broken_errors()):  # it is closed in any case
+            await self._response.aclose()
 
 
 class PeerConnections:
@@ -107,16 +119,19 @@ class PeerConnections:
         base = "http://localhost" if address.startswith("unix:") else address
         sent = [(name, value) for name, value in headers.items() if name not in _NOT_FORWARDED]
         timeouts = {"connect": CONNECT_SECONDS, "read": head_seconds, "write": 30.0, "pool": None}
-        request = httpx2.Request(
-            method,
-            f"{base}{target}",
-            headers=[*sent, *self._token.headers(access).items()],
-            content=body,
-            extensions={"timeout": timeouts},
-        )
+        try:
+            request = httpx2.Request(
+                method,
+                f"{base}{target}",
+                headers=[*sent, *self._token.headers(access).items()],
+                content=body,
+                extensions={"timeout": timeouts},
+            )
+        except httpx2.InvalidURL as error:
+            raise BadRequest(f"the request cannot be sent to the server that owns the workspace: {error}") from None
         try:
             return PeerResponse(await transport.handle_async_request(request))
-        except (httpx2.HTTPError, OSError) as error:
+        except _broken_errors() as error:
             raise PeerUnreachable(f"{address} does not answer ({type(error).__name__})") from None
 
     async def aclose(self) -> None:
@@ -142,11 +157,16 @@ def _open_transport(address: str) -> httpx2.AsyncHTTPTransport:
     return httpx2.AsyncHTTPTransport(uds=path, limits=limits, trust_env=False)
 
 
-def broken_errors() -> tuple[type[Exception], ...]:
-    """What reading a body raises if the connection breaks."""
+def _broken_errors() -> tuple[type[Exception], ...]:
+    """What the library raises if a connection cannot be made, breaks, or carries something else than HTTP.
+
+    It lets some errors of the layers below through, such as that of a socket that another task has closed.
+    """
+    import anyio
     import httpx2
 
-    return (httpx2.HTTPError, OSError)
+    closed = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+    return (httpx2.HTTPError, httpx2.StreamError, *closed, OSError, EOFError)
 
 
 def elsewhere(workspace_id: str) -> WorkspaceElsewhere:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from holdfast.errors import HoldfastError
 from holdfast.fleet.fleet_member import FleetMember
-from holdfast.fleet.peer_http import PeerUnreachable, broken_errors
+from holdfast.fleet.peer_http import PeerUnreachable
 from holdfast.fleet.relayed_subscription import RelayedSubscription, read_items
 from holdfast.fleet.request_places import RequestTarget
 from holdfast.server.http.request_access import RequestAccess
@@ -150,8 +150,6 @@ class _StreamLinks:
                 await response.aclose()
         except PeerUnreachable as error:
             _logger.debug("no live events: %s", error)
-        except broken_errors():
-            pass
         finally:
             if link.is_connected:
                 subscription.drop(server_id)

@@ -15,6 +15,7 @@ from holdfast.errors import (
     OutOfDescriptors,
     ServerStopping,
     Unauthorized,
+    WorkspaceElsewhere,
 )
 from holdfast.files import is_out_of_descriptors
 from holdfast.server.http.request_parsing import ClientDisconnected, Receive
@@ -25,7 +26,7 @@ _logger = logging.getLogger(__name__)
 _EXPECTED_5XX = frozenset({502, 503, 507})
 """Not bugs: a provider refused, the server is stopping, the disk is full."""
 _RETRY_AFTER = b"2"
-"""Seconds until a commit that the database refused may succeed."""
+"""Seconds until a commit that the database refused may succeed, or another server has replaced an owner."""
 
 
 class ErrorBoundary:
@@ -99,7 +100,7 @@ def _expected(error: HoldfastError, scope: Scope) -> JsonResponse:
         headers = ((b"www-authenticate", b"Bearer"),)
     elif error.status == 413:
         headers = ((b"connection", b"close"),)
-    elif isinstance(error, CommitRefused):
+    elif isinstance(error, CommitRefused | WorkspaceElsewhere):
         headers = ((b"retry-after", _RETRY_AFTER),)
     return error_response(error, headers=headers)
 
