@@ -22,7 +22,7 @@ from tests.support.scripted_turns import ScriptedTurns, TurnActions
 
 async def write_crashed_state(path: Path, *writes: w.AnyWrite) -> None:
     """Write rows as a killed server would leave them."""
-    async with open_harness(path) as harness:
+    async with open_harness(path, open_workspace=False) as harness:
         await harness.session()
         await harness.store.commit(Batch(writes))
 

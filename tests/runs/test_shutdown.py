@@ -72,7 +72,7 @@ async def test_nothing_starts_if_a_stop_comes_while_a_workspace_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "own.db"
-    async with open_harness(path) as harness:
+    async with open_harness(path, open_workspace=False) as harness:
         await harness.session()
         queued = InsertRun(run=Run(id="queued", session_id="ses_1", seq=1), body_hash="", decision="queued")
         await harness.store.commit(Batch((queued, SetLane(LaneRow("ses_1", next_seq=2)))))

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from holdfast.errors import CommitRefused, HoldfastError, StoreUnreachable
 from holdfast.runs.engine_state import ActiveRun, EndedRun, EngineState
 from holdfast.runs.intent_file import CancelIntent
@@ -238,6 +240,14 @@ def receipt_of_ended(run: Run, *, mark: int) -> Receipt:
         stopped=True,
     )
     return Receipt(mark, (line,))
+
+
+def with_unended(receipt: Receipt, run: Run, *, stopped: bool) -> Receipt:
+    """The receipt for a run whose lane cannot be loaded: a crash left it active, and its end cannot be written yet."""
+    line = CoveredRun(
+        run_id=run.id, session_id=run.session_id, was=run.state, ended_as=None, prompt=run.prompt, stopped=stopped
+    )
+    return replace(receipt, runs=(line,))
 
 
 def _end_state(run: Run) -> EndState:

@@ -29,7 +29,7 @@ from holdfast.runs.acceptance import (
     validate_request,
     wait_for_host,
 )
-from holdfast.runs.cancel_receipt import CancelCommand, PendingReceipt, receipt_of_ended
+from holdfast.runs.cancel_receipt import CancelCommand, PendingReceipt, receipt_of_ended, with_unended
 from holdfast.runs.driver import Driver
 from holdfast.runs.engine_state import EndedRun, EngineLimits, EngineState
 from holdfast.runs.intent_file import IntentFile
@@ -51,7 +51,7 @@ from holdfast.runs.lane.protocol import (
     TurnStopping,
 )
 from holdfast.runs.mailbox import Mailbox
-from holdfast.runs.recovery import end_crashed_runs, load_lane, take_intents
+from holdfast.runs.recovery import end_crashed_runs, load_lane, post_opening, take_intents
 from holdfast.runs.shutdown import stop_engine, stop_workspace
 from holdfast.schema.messages import File
 from holdfast.schema.runs import END_STATES, Accepted, CancelScope, Queue, Receipt, Run, RunRequest
@@ -80,6 +80,7 @@ class Engine:
         self._state = EngineState(store, hub, turns, ids=ids, clock=clock, limits=limits, owner=self, intents=intents)
         self._store = store
         self._opening: dict[str, asyncio.Task[None]] = {}
+        self._stop_lock = asyncio.Lock()
         self._stop_result: bool | None = None
 
     async def accept(self, session_id: str, request: RunRequest, *, client: str, body_hash: str) -> Accepted:
@@ -190,6 +191,8 @@ class Engine:
             if receipt.runs:
                 return receipt
             run = await self._store.run(run_id)
+            if run.state not in END_STATES:
+                return with_unended(receipt, run, stopped=run_id not in self._state.active_runs)
         return receipt_of_ended(run, mark=(await self._store.lane(run.session_id)).lane.mark)
 
     async def delete_session(self, session_id: str) -> Receipt:
@@ -234,9 +237,13 @@ class Engine:
         return await self._send(session_id, Resume())
 
     async def recover(self) -> int:
-        """End the runs that a crash left active, in all workspaces. Returns their number. Starts nothing."""
+        """End the runs that a crash left active, in all workspaces. Returns their number. Starts nothing.
+
+        What cannot be written now is retried until it is written or the engine stops.
+        """
+        self._state.recovers_all = True
         await take_intents(self._state)
-        return await end_crashed_runs(self._state)
+        return await end_crashed_runs(self._state, retry=True)
 
     async def recover_workspace(self, workspace_id: str) -> int:
         """End the runs that another server left active in a workspace that this one owns now. Starts nothing."""
@@ -262,7 +269,10 @@ class Engine:
         self._state.end_waiters.notify(EndedRun(run, active.killed if active else ()))
 
     async def open_workspace(self, workspace_id: str) -> None:
-        """End the runs that a crash left active, then start queued runs (`W6`). Has no effect if it is open."""
+        """End the runs that a crash left active, then start queued runs (`W6`). Has no effect if it is open.
+
+        A lane that cannot be written now is retried until it is written or the engine stops.
+        """
         if self._state.stopping:
             raise ServerStopping("the server is stopping; try again when it is back")
         if workspace_id in self._state.open_workspaces and workspace_id not in self._opening:
@@ -283,9 +293,10 @@ class Engine:
 
         Returns whether all of that is written. What is not written is noted for the next start.
         """
-        if self._stop_result is None:
-            self._stop_result = await stop_engine(self._state)
-        return self._stop_result
+        async with self._stop_lock:
+            if self._stop_result is None:
+                self._stop_result = await stop_engine(self._state)
+            return self._stop_result
 
     async def unfinished_workspaces(self) -> tuple[str, ...]:
         """Ids of workspaces with unfinished runs. `serve` opens them itself (`W6`)."""
@@ -300,6 +311,11 @@ class Engine:
             for mailbox in self._state.mailboxes.values()
             if mailbox.state is not None and workspace_id in (None, mailbox.state.session.workspace_id)
         )
+
+    def is_loading(self, workspace_id: str | None = None) -> bool:
+        """Whether a lane of a workspace, or of any, is not loaded yet. Its recovery may wait for space (`W2`)."""
+        unloaded = [mailbox for mailbox in self._state.mailboxes.values() if mailbox.state is None]
+        return any(workspace_id is None or mailbox.workspace_id in (None, workspace_id) for mailbox in unloaded)
 
     def count_active(self, workspace_id: str | None = None) -> int:
         """The number of runs that have a turn."""
@@ -340,10 +356,10 @@ class Engine:
     async def _open(self, workspace_id: str) -> None:
         self._state.open_workspaces.add(workspace_id)
         try:
-            ended = await end_crashed_runs(self._state, workspace_id=workspace_id)
+            ended = await end_crashed_runs(self._state, workspace_id=workspace_id, retry=True)
             runs = await self._store.unfinished_runs(workspace_id=workspace_id)
             sessions = dict.fromkeys(run.session_id for run in runs)
-            await asyncio.gather(*(self._state.mailbox(one).post(self._plan_open) for one in sessions))
+            await asyncio.gather(*(post_opening(self._state, one, self._plan_open) for one in sessions))
         except BaseException:
             self._state.open_workspaces.discard(workspace_id)
             raise
@@ -358,7 +374,9 @@ class Engine:
 
     async def load(self, mailbox: Mailbox) -> CommitPlan[None]:
         """Part of `MailboxOwner`."""
-        return await load_lane(self._state, mailbox.session_id, session=mailbox.session)
+        session = mailbox.session or await self._store.session(mailbox.session_id)
+        mailbox.workspace_id = session.workspace_id
+        return await load_lane(self._state, session)
 
     def loaded(self, mailbox: Mailbox) -> None:
         """Part of `MailboxOwner`."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.agent.protocol import Ending, StartRecord, TurnFactory
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
-from holdfast.runs.intent_file import Intent, IntentFile
+from holdfast.runs.intent_file import Intent, IntentFile, StopIntent
 from holdfast.runs.lane.commit_plan import (
     A,
     Acceptance,
@@ -228,7 +228,11 @@ class EngineState:
         self.open_workspaces: set[str] = set()
         self.caretaken_workspaces: set[str] = set()
         """Those whose directory is on a host that is away: runs are accepted, and wait there."""
+        self.recovers_all = False
+        """Whether everything in the database is this server's, also in workspaces that it has not opened."""
         self.stopping = False
+        self.has_stopped = False
+        """Whether what cannot be written is left to the next start."""
         self.intents = intents
         """Where a cancel or a stop is noted that the database cannot take; `None`: nowhere."""
         self.left_intents: dict[str, tuple[Intent, ...]] = {}
@@ -245,7 +249,15 @@ class EngineState:
     def lane_loaded(self, session_id: str) -> None:
         """Call this when the lane has committed the intents that were left for it."""
         if self.left_intents.pop(session_id, None) is not None and not self.left_intents:
-            self.forget_intents(*self.taken_intents)
+            # A stop of this server may have been noted meanwhile. If it was not, to hold the queues again is harmless.
+            done = (intent for intent in self.taken_intents if not (self.stopping and isinstance(intent, StopIntent)))
+            self.forget_intents(*done)
+
+    def stop_retrying(self) -> None:
+        """Leave what cannot be written to the next start, now and in mailboxes that are made later."""
+        self.has_stopped = True
+        for mailbox in self.mailboxes.values():
+            mailbox.stop_retrying()
 
     def forget_intents(self, *intents: Intent) -> None:
         """Call this when the database has them."""
@@ -282,12 +294,8 @@ class EngineState:
 
     async def wait_forgotten(self, workspace_id: str) -> None:
         """Wait until no lane of the workspace is in memory. Nothing may be active in it, and nothing new may come."""
-        while any(self._is_of(mailbox, workspace_id) for mailbox in self.mailboxes.values()):  # noqa: ASYNC110 - rare
+        while any(one.workspace_id in (None, workspace_id) for one in self.mailboxes.values()):  # noqa: ASYNC110 - rare
             await asyncio.sleep(_LOOK_SECONDS)
-
-    def _is_of(self, mailbox: Mailbox, workspace_id: str) -> bool:
-        session = mailbox.state.session if mailbox.state is not None else mailbox.session
-        return session is None or session.workspace_id == workspace_id
 
     def new_mailbox(self, session: Session) -> Mailbox:
         """The mailbox of a session that its first command creates."""
@@ -304,6 +312,8 @@ class EngineState:
             state=state,
             session=session,
         )
+        if self.has_stopped:
+            mailbox.stop_retrying()
         self.mailboxes[session_id] = mailbox
         return mailbox
 

@@ -47,25 +47,35 @@ class IntentFile:
         self._path = path
         self._lock = threading.Lock()
         self._intents: dict[Intent, None] = {}
+        self._is_read = False
 
     def open(self) -> tuple[Intent, ...]:
         """Read the intents that the last server left, and make sure that the file has its size."""
+        with self._lock:
+            self._read_once()
+            return tuple(self._intents)
+
+    def _read_once(self) -> None:
+        """A server that stops before it has opened the file must not overwrite what the last one left."""
+        if self._is_read:
+            return
         try:
             with self._path.open("rb") as file:
                 content = file.read(_SIZE)
         except FileNotFoundError:
             content = b""
         self._intents = dict.fromkeys(_read(content))
+        self._is_read = True
         if len(content) < _SIZE:
             try:
                 self._write()
             except OSError as error:
                 _logger.warning("%s could not be created: %s", self._path, error)
-        return tuple(self._intents)
 
     def note(self, intent: Intent) -> bool:
         """Add an intent durably. Returns whether that was possible."""
         with self._lock:
+            self._read_once()
             if intent in self._intents:
                 return True
             self._intents[intent] = None

@@ -4,10 +4,10 @@ Everything that is written about a session's runs and messages goes through its 
 every decision is made on the committed state, and a refused commit leaves everything as it was. A commit belongs to
 the mailbox, not to the caller: a caller that stops waiting changes nothing.
 
-Ends and cancels must be written. If one cannot be written, it is retried, with back-off and whenever a command arrives,
-and other commands are refused with the same error meanwhile (`R14`). Cancels are retried before ends, so that the end
-of one run does not start a run that a waiting cancel covers (`C1`). If the run that a cancel stops ends at once, mark
-and end are one commit: the end is planned on the state that the cancel leaves.
+Ends, cancels and recoveries must be written. If one cannot be written, it is retried, with back-off and whenever a
+command arrives, and other commands are refused with the same error meanwhile (`R14`). Cancels are retried first, so
+that the end of one run does not start a run that a waiting cancel covers (`C1`). If the run that a cancel stops ends at
+once, mark and end are one commit: the end is planned on the state that the cancel leaves.
 
 A mailbox without work and without unfinished runs is dropped; the next command loads a new one from the database.
 """
@@ -64,13 +64,16 @@ class CommittedAnswer(Value, Generic[A], frozen=True):
 
 
 OnRefused: TypeAlias = Callable[[CommitRefused], None]
-"""Called each time that the commit of a cancel is refused. The cancel is retried."""
+"""Called each time that a commit is refused and will be retried."""
 
 
 class _Request(Generic[A]):
     """A planner in the queue of a mailbox, and the future of its caller."""
 
-    __slots__ = ("answer", "is_end", "must_be_written", "on_refused", "planner", "uses_reserve")
+    __slots__ = (
+        *("answer", "is_cancel", "is_end", "must_be_written", "on_refused", "planner", "uses_reserve"),
+        "was_refused",
+    )
 
     def __init__(
         self,
@@ -79,13 +82,16 @@ class _Request(Generic[A]):
         must_be_written: bool,
         uses_reserve: bool,
         is_end: bool = False,
+        is_cancel: bool = False,
         on_refused: OnRefused | None = None,
     ) -> None:
         self.planner = planner
         self.is_end = is_end
+        self.is_cancel = is_cancel
         self.must_be_written = must_be_written
         self.uses_reserve = uses_reserve
         self.on_refused = on_refused
+        self.was_refused = False
         self.answer: asyncio.Future[CommittedAnswer[A]] = asyncio.get_running_loop().create_future()
         self.answer.add_done_callback(_retrieve_exception)
 
@@ -114,6 +120,8 @@ class Mailbox:
         self.session_id = session_id
         self.session = session
         """The session, if the caller has already read it."""
+        self.workspace_id = session.workspace_id if session is not None else None
+        """`None` before it is known."""
         self.state = state
         """As committed; `None` before it is loaded."""
         self.write_error: CommitRefused | None = None
@@ -148,7 +156,14 @@ class Mailbox:
 
     def post_cancel(self, planner: Planner[A], *, on_refused: OnRefused) -> asyncio.Future[CommittedAnswer[A]]:
         """Queue the planner of a cancel. It must be written, and is retried before ends."""
-        return self._post(_Request(planner, must_be_written=True, uses_reserve=True, on_refused=on_refused))
+        return self._post(
+            _Request(planner, must_be_written=True, uses_reserve=True, is_cancel=True, on_refused=on_refused)
+        )
+
+    def post_opening(self, planner: Planner[A], *, on_refused: OnRefused) -> asyncio.Future[CommittedAnswer[A]]:
+        """Queue a planner that recovers the lane or lets its runs start. It is retried, and starts none of them on the
+        reserved space."""
+        return self._post(_Request(planner, must_be_written=True, uses_reserve=False, on_refused=on_refused))
 
     def _post(self, request: _Request[A]) -> asyncio.Future[CommittedAnswer[A]]:
         self._requests.append(request)
@@ -179,12 +194,12 @@ class Mailbox:
         return state.lane.lifecycle == "closed" and state.lane.active is None
 
     def _next(self) -> _Request[Any]:
-        """The first request; during retries the first cancel."""
-        if self.write_error is not None:
-            for request in self._requests:
-                if request.on_refused is not None:
-                    return request
-        return self._requests[0]
+        """The first request; during retries the first cancel, and before it one that was not tried yet."""
+        if self.write_error is None:
+            return self._requests[0]
+        cancels = [request for request in self._requests if request.is_cancel]
+        untried = [request for request in cancels if not request.was_refused]
+        return (*untried, *cancels, self._requests[0])[0]
 
     async def _handle(self, request: _Request[Any]) -> None:
         try:
@@ -204,13 +219,22 @@ class Mailbox:
 
     async def _plan_and_commit(self, request: _Request[A]) -> CommittedAnswer[A]:
         if self.state is None:
-            await self._commit(await self._owner.load(self), uses_reserve=True)
-            self._owner.loaded(self)
+            await self._load(request)
         assert self.state is not None
         plan = await request.planner(self.state)
-        if request.on_refused is not None and (end := await self._end_after_cancel(request, plan)) is not None:
+        if request.is_cancel and (end := await self._end_after_cancel(request, plan)) is not None:
             return await self._commit_with_end(plan, end)
         return CommittedAnswer(plan.answer, await self._commit(plan, uses_reserve=request.uses_reserve))
+
+    async def _load(self, request: _Request[Any]) -> None:
+        plan = await self._owner.load(self)
+        try:
+            await self._commit(plan, uses_reserve=True)
+        except CommitRefused:
+            if request.is_cancel:
+                await request.planner(plan.state)  # it learns what it covers, and can be noted
+            raise
+        self._owner.loaded(self)
 
     async def _end_after_cancel(self, cancel: _Request[Any], plan: CommitPlan[Any]) -> _Request[Any] | None:
         """The end of the run that a cancel stops, if it comes within a moment and before anything else."""
@@ -249,13 +273,16 @@ class Mailbox:
     async def _wait_for_retry(self, request: _Request[Any], error: CommitRefused) -> None:
         """Refuse the commands that need not be written, and wait for the delay or the next command."""
         self.write_error = error
-        if request.on_refused is not None:
-            request.on_refused(error)
-        for other in [other for other in self._requests if not other.must_be_written]:
-            self._requests.remove(other)
-            other.fail(error)
-        if request.on_refused is None and self._next() is not request:
-            return  # a cancel came meanwhile
+        request.was_refused = True
+        for other in tuple(self._requests):
+            if not other.must_be_written:
+                self._requests.remove(other)
+                other.fail(error)
+            elif other.on_refused is not None and (other is request or not other.is_cancel):
+                other.on_refused(error)
+        following = self._next()
+        if following is not request and not following.was_refused and following.is_cancel:
+            return  # a cancel came meanwhile; it must learn what it covers
         self._wake.clear()
         try:
             async with asyncio.timeout(self._delay):

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import CommitRefused, Gone, NotFound
+from holdfast.errors import CommitRefused, Gone, NotFound, ServerStopping
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.intent_file import CancelIntent, StopIntent
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState, lane_of
 from holdfast.runs.lane.decisions import decide_all
 from holdfast.runs.lane.protocol import CancelRun, CancelSession, Change, Command, Open, Recover, RunEnded, ServerStop
 from holdfast.runs.lane.state import Lane
+from holdfast.runs.mailbox import Planner
 from holdfast.runs.run_end import complete_ending
 from holdfast.schema.runs import Outcome, Run
 from holdfast.schema.sessions import Session
@@ -30,17 +31,21 @@ from holdfast.schema.sessions import Session
 _logger = logging.getLogger(__name__)
 
 
-async def end_crashed_runs(engine_state: EngineState, *, workspace_id: str | None = None) -> int:
-    """End the runs that a crash left active, in one workspace or in all. Returns their number."""
+async def end_crashed_runs(engine_state: EngineState, *, workspace_id: str | None = None, retry: bool = False) -> int:
+    """End the runs that a crash left active, in one workspace or in all. Returns how many have ended.
+
+    With ``retry``, the others end when they can be written; otherwise with the next command that their lane gets.
+    """
     crashed = [
         run
         for run in await engine_state.store.unfinished_runs(workspace_id=workspace_id)
         if run.state not in ("queued", "waiting") and run.id not in engine_state.active_runs
     ]
-    await _load_lanes(engine_state, dict.fromkeys(run.session_id for run in crashed))
-    if crashed:
-        _logger.info("ended %d runs that were active when the last server ended", len(crashed))
-    return len(crashed)
+    left = await _load_lanes(engine_state, dict.fromkeys(run.session_id for run in crashed), retry=retry)
+    ended = sum(run.session_id not in left for run in crashed)
+    if ended:
+        _logger.info("ended %d runs that were active when the last server ended", ended)
+    return ended
 
 
 async def take_intents(engine_state: EngineState) -> None:
@@ -57,24 +62,57 @@ async def take_intents(engine_state: EngineState) -> None:
         )
     if not engine_state.left_intents:
         engine_state.forget_intents(*intents)
-    await _load_lanes(engine_state, tuple(engine_state.left_intents))
+    await _load_lanes(engine_state, tuple(engine_state.left_intents), retry=True)
     _logger.info("the last server left %d cancels or stops that it could not write", len(intents))
 
 
-async def _load_lanes(engine_state: EngineState, session_ids: Iterable[str]) -> None:
-    """A lane that cannot be written now is loaded by the next command that it gets."""
+async def _load_lanes(engine_state: EngineState, session_ids: Iterable[str], *, retry: bool) -> set[str]:
+    """Load lanes that are not loaded. Returns those that cannot be written now, or are left to a stop."""
+    left: set[str] = set()
     for session_id in session_ids:
-        if session_id not in engine_state.mailboxes:
-            try:
-                await engine_state.mailbox(session_id).post(_load_only)
-            except CommitRefused as error:
+        mailbox = engine_state.mailboxes.get(session_id)
+        if engine_state.stopping or (mailbox is not None and mailbox.state is None):
+            left.add(session_id)
+        elif mailbox is None:
+            error = await (post_opening if retry else _post_once)(engine_state, session_id, _load_only)
+            if error is not None:
+                left.add(session_id)
                 _logger.warning("session %s could not be recovered yet: %s", session_id, error)
+    return left
 
 
-async def load_lane(engine_state: EngineState, session_id: str, *, session: Session | None = None) -> CommitPlan[None]:
+async def _post_once(engine_state: EngineState, session_id: str, planner: Planner[None]) -> CommitRefused | None:
+    try:
+        await engine_state.mailbox(session_id).post(planner)
+    except CommitRefused as error:
+        return error
+    return None
+
+
+async def post_opening(engine_state: EngineState, session_id: str, planner: Planner[None]) -> CommitRefused | None:
+    """Post what is retried until it is written or the engine stops. Returns why it is not written yet."""
+    refused: asyncio.Future[CommitRefused] = asyncio.get_running_loop().create_future()
+
+    def on_refused(error: CommitRefused) -> None:
+        if not refused.done():
+            refused.set_result(error)
+
+    posted = engine_state.mailbox(session_id).post_opening(planner, on_refused=on_refused)
+    await asyncio.wait((posted, refused), return_when=asyncio.FIRST_COMPLETED)
+    if not posted.done():
+        return refused.result()
+    if posted.cancelled():
+        raise ServerStopping("the server stopped before the session was loaded")
+    try:
+        posted.result()
+    except CommitRefused as error:
+        return error
+    return None
+
+
+async def load_lane(engine_state: EngineState, session: Session) -> CommitPlan[None]:
     """Load a lane. The plan commits what must be written before anything is decided on it."""
-    session = session or await engine_state.store.session(session_id)
-    rows = await engine_state.store.lane(session_id)
+    rows = await engine_state.store.lane(session.id)
     lane = lane_of(rows)
     if lane.lifecycle == "open":
         lane = replace(lane, lifecycle="closed")

@@ -292,6 +292,7 @@ class WorkspaceService:
                 workspace_id in watched
                 or (live is not None and live.is_busy)
                 or self._engine.count_unfinished(workspace_id)
+                or self._engine.is_loading(workspace_id)
             ):
                 self._idle_since.pop(workspace_id, None)
             elif now - self._idle_since.setdefault(workspace_id, now) >= linger:
@@ -299,8 +300,8 @@ class WorkspaceService:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any run is unfinished or any job is running."""
-        return bool(self._engine.count_unfinished()) or self._open_workspaces.is_busy
+        """Whether any run is unfinished, also one whose recovery waits for space, or any job is running."""
+        return bool(self._engine.count_unfinished()) or self._engine.is_loading() or self._open_workspaces.is_busy
 
     async def _register(self, directory: Path) -> Workspace:
         workspace = Workspace(id=self._shared.ids.new("wsp"), path=str(directory), created_at=self._shared.now())
