@@ -59,6 +59,13 @@ def test_the_socket_is_found_without_pathlib_at_the_same_place(home: str) -> Non
     assert (found.socket == str(expected)) == (len(os.fsencode(expected)) <= 100)
 
 
+def test_directories_inside_another_one_are_not_listed_with_it() -> None:
+    found = Locations(Path("/h/config"), Path("/h/data"), Path("/h/data/state"), Path("/h/data"))
+    assert found.own_directories == (Path("/h/config"), Path("/h/data"))
+    beside = Locations(Path("/h/a"), Path("/h/ab"), Path("/h/a/b/c"), Path("/h/b"))
+    assert beside.own_directories == (Path("/h/a"), Path("/h/ab"), Path("/h/b"))
+
+
 def test_a_relative_holdfast_home_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"HOLDFAST_HOME must be an absolute path, got 'here'"):
         Locations.from_env({"HOLDFAST_HOME": "here"})

@@ -109,7 +109,8 @@ class Locations(msgspec.Struct, frozen=True):
     def own_directories(self) -> tuple[Path, ...]:
         """All directories, without those that are inside another one."""
         every = (self.config_dir, self.data_dir, self.state_dir, self.runtime_dir)
-        return tuple(dict.fromkeys(path for path in every if not any(other in path.parents for other in every)))
+        starts = tuple(f"{path}/" for path in every)
+        return tuple(dict.fromkeys(path for path in every if not str(path).startswith(starts)))
 
     @property
     def logs_dir(self) -> Path:

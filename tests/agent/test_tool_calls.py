@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import NotFound
+from holdfast.ids import rfc3339
 from holdfast.models.model_script import (
     ScriptedCall,
     ScriptedReasoning,
     ScriptedText,
     ScriptedWait,
 )
+from holdfast.runs.turn_handle import EngineTurnHandle
 from holdfast.schema.messages import Finish, Reasoning, Text, ToolCall
 from holdfast.tools.protocol import ToolContext as ToolContext
 from holdfast.tools.protocol import ToolOutput
@@ -216,6 +219,17 @@ async def test_the_progress_shows_what_the_step_waits_for(tmp_path: Path) -> Non
         assert later.since <= since.since, "it has been waited for since it began, not since it is told"
         harness.gates.open("x")
         assert (await harness.ended(accepted)).now is None
+
+
+async def test_the_progress_of_a_call_is_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(1_800_000_000)
+    monkeypatch.setattr(EngineTurnHandle, "now", lambda self: rfc3339(next(seconds)))
+    scripted = scripted_model((ScriptedCall("echo", {"word": "e"}),), "ok")
+    async with open_turns(tmp_path, scripted) as harness:
+        told: list[tuple[str, str]] = []
+        harness.hub.observe_progress(lambda run_id, now: told.append((now.phase, now.what)))
+        await complete_run(harness)
+        assert [now for now in told if now[0] == "tool"] == [("tool", "echo"), ("tool", "echo: e")]
 
 
 async def test_secrets_are_redacted_in_errors_displays_and_progress(tmp_path: Path) -> None:

@@ -55,6 +55,9 @@ class _StepProgress:
         self._reported: Now | None = None
 
     def set(self, call_id: str, phase: Phase, what: str) -> None:
+        before = self._by_call.get(call_id)
+        if before is not None and (before.phase, before.what) == (phase, what):
+            return
         self._by_call.pop(call_id, None)
         self._by_call[call_id] = Now(phase, what, self._handle.now())
         self._report()
