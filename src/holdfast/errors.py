@@ -27,7 +27,8 @@
     │   └── CommitRefused            a commit failed and changed nothing
     │       ├── StoreUnwritable  507 store_unwritable: the disk is full, read-only or broken
     │       ├── StoreLocked   503    store_locked: another server or process holds a lock on the database
-    │       └── StoreUnreachable 503 store_unreachable: the database server does not answer
+    │       ├── StoreUnreachable 503 store_unreachable: the database server does not answer
+    │       ├── OutcomeUnknown 503   outcome_unknown: the database was lost during the commit, which may have happened
     │       └── LeaseLost     503    lease_lost: another server owns the workspace now
     ├── StoreError                   the user must look at the database
     │   ├── StoreDamaged      500    store_damaged
@@ -160,7 +161,7 @@ class WorkspaceElsewhere(ServerError):
 
 
 class CommitRefused(ServerError):
-    """A commit failed and changed nothing."""
+    """A commit failed. It changed nothing, unless that is not known (`OutcomeUnknown`)."""
 
 
 class StoreUnwritable(CommitRefused):
@@ -175,14 +176,21 @@ class StoreLocked(CommitRefused):
     code, status = "store_locked", 503
 
 
-OUTCOME_UNKNOWN = "outcome_unknown"
-"""The code of a `StoreUnreachable` of a server that stops: whether the change was stored shows at its next start."""
-
-
 class StoreUnreachable(CommitRefused):
     """The database server does not answer. Waiting helps: the connection is made again by itself."""
 
     code, status = "store_unreachable", 503
+
+
+class OutcomeUnknown(CommitRefused):
+    """The answer to a commit was lost, and the database does not answer: only then it tells whether it happened."""
+
+    code, status = "outcome_unknown", 503
+
+    def __init__(self, message: str, *, look_up: Any = None, **given: Any) -> None:
+        """``look_up``: a `store.OutcomeLookUp`; None if this server will not learn what became of the commit."""
+        super().__init__(message, **given)
+        self.look_up = look_up
 
 
 class LeaseLost(CommitRefused):

@@ -127,9 +127,9 @@ class MeasuredStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def commit(self, batch: Batch) -> Committed:
+    async def commit(self, batch: Batch, *, until_known: bool = True) -> Committed:
         self._meter.commit(batch)
-        return await self._store.commit(batch)
+        return await self._store.commit(batch, until_known=until_known)
 
 
 def median(values: list[int], steps: range) -> int:

@@ -35,11 +35,11 @@ class RefusingStore(ControlledStore):
     def begin(self, first_refused: int | None) -> None:
         self.commits, self.refused, self.first_refused, self.refusing = 0, 0, first_refused, None
 
-    async def commit(self, batch: Batch) -> Committed:
+    async def commit(self, batch: Batch, *, until_known: bool = True) -> Committed:
         if self.commits == self.first_refused:
             self.refuse()
         self.commits += 1
-        return await super().commit(batch)
+        return await super().commit(batch, until_known=until_known)
 
     def allow(self) -> None:
         self.first_refused, self.refusing = None, None

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import StoreUnwritable
+from holdfast.errors import OutcomeUnknown, StoreUnreachable, StoreUnwritable
 from holdfast.runs import IntentFile
 from holdfast.schema.events import RunFinished
 from holdfast.schema.messages import Text
@@ -174,6 +174,67 @@ async def test_a_cancelled_run_whose_end_cannot_be_written_ends_cancelled_later(
     assert line.stopped
     assert (await harness.ended(accepted)).state == "cancelled"
     assert (await harness.messages())[-1].parts[0] == Text("partial")
+
+
+@pytest.mark.promise("R14", "R1")
+@pytest.mark.parametrize("happened", [True, False])
+async def test_nobody_waits_for_a_prompt_of_which_is_not_known_whether_it_was_stored(
+    harness: EngineHarness, store: ControlledStore, happened: bool
+) -> None:
+    store.lost = []
+    with pytest.raises(OutcomeUnknown):
+        await harness.accept("first", run_id="run_1")
+    for attempt in (harness.accept("more"), harness.engine.pause("ses_1")):
+        with pytest.raises(StoreUnreachable, match="nothing was changed"):
+            await attempt
+    receipt = await harness.engine.cancel_session("ses_1")
+    assert receipt.error is not None
+    assert receipt.error.code == "store_unreachable"
+    await store.find(happened=happened)
+    repeated = await harness.accept("first", run_id="run_1")
+    assert (await harness.ended(repeated)).state == ("cancelled" if happened else "completed")
+    assert [run.id for run in (await harness.store.runs("ses_1", limit=9)).items] == ["run_1"]
+
+
+@pytest.mark.promise("R14")
+async def test_commands_that_wait_behind_an_unknown_outcome_are_refused(
+    harness: EngineHarness, store: ControlledStore
+) -> None:
+    store.open.clear()
+    first = asyncio.create_task(harness.accept("first", run_id="run_1"))
+    await harness.until(lambda: store.held == 1)
+    behind = asyncio.create_task(harness.accept("behind"))
+    store.lost = []
+    store.open.set()
+    with pytest.raises(OutcomeUnknown):
+        await first
+    with pytest.raises(StoreUnreachable, match="nothing was changed"):
+        await behind
+    await store.find(happened=True)
+    assert (await harness.ended("run_1")).state == "completed"
+    assert len(harness.turns.started) == 1
+
+
+@pytest.mark.promise("R14")
+async def test_a_turn_waits_until_the_outcome_of_its_commit_is_known(
+    harness: EngineHarness, store: ControlledStore
+) -> None:
+    @harness.turns.on("work")
+    async def work(turn: TurnActions) -> Ending | None:
+        await turn.gate("before the tool")
+        await turn.tool("bash", lambda: None)
+        await turn.finish("done")
+        return None
+
+    accepted = await harness.accept("work")
+    await harness.gates.arrived("before the tool")
+    store.lost = []
+    harness.gates.open("before the tool")
+    await harness.until(lambda: bool(store.lost))
+    with pytest.raises(StoreUnreachable, match="nothing was changed"):
+        await harness.accept("meanwhile")
+    await store.find(happened=True)
+    assert (await harness.ended(accepted)).state == "completed"
 
 
 @pytest.mark.promise("W5", "R14", "W6")

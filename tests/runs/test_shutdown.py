@@ -111,10 +111,10 @@ async def test_a_stop_while_a_run_starts_tells_if_its_end_cannot_be_written(tmp_
         await harness.until(lambda: harness.engine._state.stopping)
         commit = store.commit
 
-        async def refuse_ends(batch: Batch) -> Any:
+        async def refuse_ends(batch: Batch, *, until_known: bool = True) -> Any:
             if any(isinstance(write, EndRun) for write in batch.writes):
                 raise StoreUnwritable("the database cannot be written: disk full")
-            return await commit(batch)
+            return await commit(batch, until_known=until_known)
 
         store.commit = refuse_ends
         store.open.set()

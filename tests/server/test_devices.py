@@ -325,7 +325,7 @@ async def test_on_a_full_disk_a_code_is_not_lost_and_revoking_works(
         store = server.app.store
         commit = store.commit
 
-        async def refuse(batch: Batch) -> Committed:
+        async def refuse(batch: Batch, *, until_known: bool = True) -> Committed:
             raise StoreUnwritable("the disk is full")
 
         monkeypatch.setattr(store, "commit", refuse)

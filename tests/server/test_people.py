@@ -302,7 +302,7 @@ async def test_a_removal_takes_effect_even_if_it_cannot_be_stored(home: Path, mo
         anna = await add_person(server, "anna", role="drive", workspaces=None)
         assert (await anna.get("/v1/server")).status == 200
 
-        async def refuse(batch: Batch) -> Committed:
+        async def refuse(batch: Batch, *, until_known: bool = True) -> Committed:
             raise StoreUnwritable("the disk is full")
 
         with monkeypatch.context() as patched:

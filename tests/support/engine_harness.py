@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.errors import CommitRefused, StoreUnwritable
+from holdfast.errors import CommitRefused, OutcomeUnknown, StoreUnreachable, StoreUnwritable
 from holdfast.events import Hub
 from holdfast.ids import Ids
 from holdfast.runs import Engine, EngineLimits, IntentFile
@@ -16,7 +16,7 @@ from holdfast.schema.events import Event, SessionCreated, read_event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
-from holdfast.store import Batch, Committed, SqliteStore, Store
+from holdfast.store import Batch, Committed, OutcomeLookUp, SqliteStore, Store
 from holdfast.store.writes import PutSession, PutWorkspace
 from tests.support.any_store import need_file_copies, open_any_store
 from tests.support.scripted_turns import ScriptedTurns
@@ -55,11 +55,13 @@ class ControlledStore:
         self.committed = 0
         self.held = 0
         """How many commits wait."""
+        self.lost: list[tuple[Batch, asyncio.Future[Committed]]] | None = None
+        """Unless None, the outcome of every commit is unknown until `find`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def commit(self, batch: Batch) -> Committed:
+    async def commit(self, batch: Batch, *, until_known: bool = True) -> Committed:
         if self.refusing is not None:
             self.refused += 1
             self.was_refused.set()
@@ -71,9 +73,25 @@ class ControlledStore:
             if self.refuse_held:
                 self.refused += 1
                 raise StoreUnwritable("the database cannot be written: disk full")
-        committed = await self._store.commit(batch)
+        if self.lost is not None:
+            self.lost.append((batch, outcome := asyncio.get_running_loop().create_future()))
+            if until_known:
+                return await outcome
+            raise OutcomeUnknown(
+                "not known", look_up=OutcomeLookUp(outcome, lambda: StoreUnreachable("nothing was changed"))
+            )
+        committed = await self._store.commit(batch, until_known=until_known)
         self.committed += 1
         return committed
+
+    async def find(self, *, happened: bool) -> None:
+        """The database is back, and tells what became of the commits whose outcome is unknown."""
+        lost, self.lost = self.lost or [], None
+        for batch, outcome in lost:
+            if happened:
+                outcome.set_result(await self._store.commit(batch))
+            else:
+                outcome.set_exception(StoreUnreachable("it did not happen"))
 
     def refuse(self) -> None:
         self.refusing = StoreUnwritable("the database cannot be written: disk full")

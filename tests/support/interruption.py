@@ -189,9 +189,9 @@ class InterruptedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def commit(self, batch: Batch) -> Committed:
+    async def commit(self, batch: Batch, *, until_known: bool = True) -> Committed:
         interrupter = self.interrupter
         await interrupter.pass_by("before commit")
-        committed = await self._store.commit(batch)
+        committed = await self._store.commit(batch, until_known=until_known)
         await interrupter.pass_by("after commit")
         return committed

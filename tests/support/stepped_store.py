@@ -57,12 +57,12 @@ class SteppedStore:
         found = getattr(self.store, name)
         return self._stepped(found) if inspect.iscoroutinefunction(found) else found
 
-    async def commit(self, batch: Batch) -> Committed:
+    async def commit(self, batch: Batch, *, until_known: bool = True) -> Committed:
         await self._stepper.barrier("commit")
         if self.refuses:
             self.refuses -= 1
             raise StoreUnwritable("the database cannot be written: disk full")
-        committed: Committed = await self._busy(self.store.commit(batch))
+        committed: Committed = await self._busy(self.store.commit(batch, until_known=until_known))
         await self._stepper.barrier("committed")
         return committed
 

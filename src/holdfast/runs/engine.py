@@ -18,7 +18,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import TurnFactory
-from holdfast.errors import BadRequest, HoldfastError, ServerStopping
+from holdfast.errors import BadRequest, HoldfastError, OutcomeUnknown, ServerStopping
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids
 from holdfast.runs.acceptance import (
@@ -130,6 +130,8 @@ class Engine:
         """
         try:
             answer = await accept_new()
+        except OutcomeUnknown:
+            raise  # nor can the ledger tell
         except HoldfastError:
             answer = await find_answer()
             if answer is None:

@@ -9,6 +9,10 @@ command arrives, and other commands are refused with the same error meanwhile (`
 that the end of one run does not start a run that a waiting cancel covers (`C1`). If the run that a cancel stops ends at
 once, mark and end are one commit: the end is planned on the state that the cancel leaves.
 
+If it is not known whether a commit happened, because the database was lost meanwhile, nothing can be planned until that
+is known. Commands that need not be written are refused meanwhile, and the caller of the commit learns that its outcome
+is unknown (`OutcomeUnknown`), unless it waits ``until_known``.
+
 A mailbox without work and without unfinished runs is dropped; the next command loads a new one from the database.
 """
 
@@ -22,12 +26,12 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from holdfast.errors import CommitRefused
+from holdfast.errors import CommitRefused, OutcomeUnknown
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
 from holdfast.runs.lane.protocol import TurnStopping
 from holdfast.schema.base import Value
 from holdfast.schema.sessions import Session
-from holdfast.store import Batch, Committed, Store
+from holdfast.store import Batch, Committed, OutcomeLookUp, Store
 from holdfast.tasks import OwnedTasks
 
 A = TypeVar("A")
@@ -71,7 +75,7 @@ class _Request(Generic[A]):
     """A planner in the queue of a mailbox, and the future of its caller."""
 
     __slots__ = (
-        *("answer", "is_cancel", "is_end", "must_be_written", "on_refused", "planner", "uses_reserve"),
+        *("answer", "is_cancel", "is_end", "must_be_written", "on_refused", "planner", "until_known", "uses_reserve"),
         "was_refused",
     )
 
@@ -81,6 +85,7 @@ class _Request(Generic[A]):
         *,
         must_be_written: bool,
         uses_reserve: bool,
+        until_known: bool = True,
         is_end: bool = False,
         is_cancel: bool = False,
         on_refused: OnRefused | None = None,
@@ -90,6 +95,7 @@ class _Request(Generic[A]):
         self.is_cancel = is_cancel
         self.must_be_written = must_be_written
         self.uses_reserve = uses_reserve
+        self.until_known = until_known
         self.on_refused = on_refused
         self.was_refused = False
         self.answer: asyncio.Future[CommittedAnswer[A]] = asyncio.get_running_loop().create_future()
@@ -138,16 +144,30 @@ class Mailbox:
         self._worker: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._retries = True
+        self._current: _Request[Any] | None = None
+        self._unknown: OutcomeLookUp | None = None
+        """A commit of which is not known whether it happened: nothing can be planned."""
 
     def post(
-        self, planner: Planner[A], *, must_be_written: bool = False, uses_reserve: bool = False
+        self,
+        planner: Planner[A],
+        *,
+        must_be_written: bool = False,
+        uses_reserve: bool = False,
+        until_known: bool = False,
     ) -> asyncio.Future[CommittedAnswer[A]]:
         """Queue a planner. The answer comes after the commit; with `must_be_written` a refused commit is retried.
 
         On a full disk, what must be written uses the reserved space; `uses_reserve` allows that for other commits.
+        Without `until_known` the answer may be `OutcomeUnknown`.
         """
         return self._post(
-            _Request(planner, must_be_written=must_be_written, uses_reserve=must_be_written or uses_reserve)
+            _Request(
+                planner,
+                must_be_written=must_be_written,
+                uses_reserve=must_be_written or uses_reserve,
+                until_known=must_be_written or until_known,
+            )
         )
 
     def post_end(self, planner: Planner[A]) -> asyncio.Future[CommittedAnswer[A]]:
@@ -166,11 +186,23 @@ class Mailbox:
         return self._post(_Request(planner, must_be_written=True, uses_reserve=False, on_refused=on_refused))
 
     def _post(self, request: _Request[A]) -> asyncio.Future[CommittedAnswer[A]]:
+        unknown = self._unknown
+        if unknown is not None and not unknown.outcome.done() and self._refuses(request, unknown):
+            return request.answer
         self._requests.append(request)
         self._wake.set()
         if self._worker is None:
             self._worker = self._tasks.spawn(self._work(), name=f"lane:{self.session_id}")
         return request.answer
+
+    def _refuses(self, request: _Request[Any], unknown: OutcomeLookUp) -> bool:
+        """Refuse a command behind a commit whose outcome is not known, unless it must be written."""
+        refusal = unknown.refusal()
+        if request.on_refused is not None:
+            request.on_refused(refusal)
+        if not request.must_be_written:
+            request.fail(refusal)
+        return not request.must_be_written
 
     def stop_retrying(self) -> None:
         """Leave what cannot be written to the recovery of the next start."""
@@ -202,6 +234,7 @@ class Mailbox:
         return (*untried, *cancels, self._requests[0])[0]
 
     async def _handle(self, request: _Request[Any]) -> None:
+        self._current = request
         try:
             answer = await self._plan_and_commit(request)
         except CommitRefused as error:
@@ -265,10 +298,31 @@ class Mailbox:
         if plan.batch == _EMPTY:
             committed = Committed()
         else:
-            committed = await self._store.commit(replace(plan.batch, uses_reserve=True) if uses_reserve else plan.batch)
+            batch = replace(plan.batch, uses_reserve=True) if uses_reserve else plan.batch
+            try:
+                committed = await self._store.commit(batch, until_known=False)
+            except OutcomeUnknown as unknown:
+                committed = await self._learn_outcome(unknown)
         self.state = plan.state
         self._owner.applied(self, plan, committed)
         return committed
+
+    async def _learn_outcome(self, unknown: OutcomeUnknown) -> Committed:
+        """Wait until it is known what became of a commit. Its caller is told, unless it waits for that, too."""
+        look_up: OutcomeLookUp | None = unknown.look_up
+        if look_up is None:
+            raise unknown
+        self._unknown = look_up
+        for request in tuple(self._requests):
+            if request is not self._current:
+                if self._refuses(request, look_up):
+                    self._requests.remove(request)
+            elif not request.until_known:
+                request.fail(unknown)
+        try:
+            return await look_up.outcome
+        finally:
+            self._unknown = None
 
     async def _wait_for_retry(self, request: _Request[Any], error: CommitRefused) -> None:
         """Refuse the commands that need not be written, and wait for the delay or the next command."""

@@ -83,7 +83,7 @@ async def _load_lanes(engine_state: EngineState, session_ids: Iterable[str], *, 
 
 async def _post_once(engine_state: EngineState, session_id: str, planner: Planner[None]) -> CommitRefused | None:
     try:
-        await engine_state.mailbox(session_id).post(planner)
+        await engine_state.mailbox(session_id).post(planner, until_known=True)
     except CommitRefused as error:
         return error
     return None
@@ -175,7 +175,7 @@ async def _recover_subagents(engine_state: EngineState, session: Session, *, par
     """Sub-agents end before the run that started them."""
     for run in await engine_state.store.unfinished_runs(workspace_id=session.workspace_id):
         if run.parent_run_id in parents:
-            await engine_state.mailbox(run.session_id).post(_load_only)
+            await engine_state.mailbox(run.session_id).post(_load_only, until_known=True)
 
 
 async def _load_only(state: LaneState) -> CommitPlan[None]:

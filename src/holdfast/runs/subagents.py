@@ -94,7 +94,7 @@ class Subagents:
         acceptance = Acceptance(
             request=request, client=parent.run.client, body_hash="", parent_run_id=parent.run.id, in_new_session=True
         )
-        accepted = engine_state.new_mailbox(session).post(accept_planner(engine_state, acceptance))
+        accepted = engine_state.new_mailbox(session).post(accept_planner(engine_state, acceptance), until_known=True)
         accepted.add_done_callback(lambda done: None if _succeeded(done) else subagent.end.cancel())
         try:
             await asyncio.shield(accepted)

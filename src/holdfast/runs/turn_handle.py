@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec import UNSET
 
 from holdfast.agent.protocol import Ending, Spent, StartRecord, Subagent
-from holdfast.errors import OUTCOME_UNKNOWN, Conflict, StoreUnreachable
+from holdfast.errors import Conflict, StoreUnreachable
 from holdfast.ids import Prefix
 from holdfast.runs.engine_state import ActiveRun, EngineState
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
@@ -121,9 +121,10 @@ class EngineTurnHandle:
         """Commit. While the database does not answer, the turn waits until it is stopped (`R14`)."""
         while True:
             try:
-                return await finish_before_cancel(self._mailbox.post(planner, must_be_written=must_be_written))
-            except StoreUnreachable as error:
-                if error.code == OUTCOME_UNKNOWN or self._active.stop_reason is not None:
+                posted = self._mailbox.post(planner, must_be_written=must_be_written, until_known=True)
+                return await finish_before_cancel(posted)
+            except StoreUnreachable:
+                if self._active.stop_reason is not None:
                     raise
             await asyncio.sleep(self._engine_state.limits.retry_first_seconds)
 

@@ -75,7 +75,7 @@ class IdempotencyKeys:
             answer = KeyedAnswer(error.status, encode(error_body(error)))
         record = StoredResponse(key, request_hash, answer.status, answer.body, self._now())
         try:
-            await self._store.commit(Batch((PutResponse(record),)))
+            await self._store.commit(Batch((PutResponse(record),)), until_known=False)
         except CommitRefused as error:
             _logger.warning("the answer to idempotency key %s cannot be stored: %s", key, error)
         return answer

@@ -10,6 +10,7 @@ not know which change is allowed when: the lane decides that, and conditions her
 
 from __future__ import annotations
 
+from holdfast.store.pending_work import OutcomeLookUp
 from holdfast.store.protocol import CommitListener, Store
 from holdfast.store.records import (
     AuditFilter,
@@ -41,6 +42,7 @@ __all__ = [
     "LaneRow",
     "LogPage",
     "LoggedEvent",
+    "OutcomeLookUp",
     "OwnedKind",
     "Page",
     "RunRecord",

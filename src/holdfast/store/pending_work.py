@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import Iterator
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from holdfast.errors import StoreUnreachable
 from holdfast.store.writes import Batch, Committed
 
 T = TypeVar("T")
@@ -23,6 +24,15 @@ class PendingBatch:
     def __init__(self, batch: Batch, future: asyncio.Future[Committed]) -> None:
         self.batch = batch
         self.future = future
+
+
+class OutcomeLookUp(NamedTuple):
+    """A commit whose outcome is not known and is being looked up (`OutcomeUnknown`)."""
+
+    outcome: asyncio.Future[Committed]
+    """Done when the outcome is known."""
+    refusal: Callable[[], StoreUnreachable]
+    """Why other changes are refused meanwhile."""
 
 
 class WorkQueue(Generic[T]):

@@ -37,12 +37,15 @@ CommitListener: TypeAlias = Callable[[tuple[CommittedEvent, ...]], None]
 
 
 class Store(Protocol):
-    async def commit(self, batch: Batch) -> Committed:
+    async def commit(self, batch: Batch, *, until_known: bool = True) -> Committed:
         """Write the whole batch durably, or nothing.
 
         Raises `StoreConflict` if a condition does not hold, `StoreUnwritable` if the disk is full, read-only or broken,
         and `StoreLocked` if another process holds a lock for longer than commits wait. Cancelling the caller does not
         withdraw the batch; shield the call where that matters.
+
+        Raises `StoreUnreachable` if a database server does not answer. If the answer to the commit itself was lost, it
+        waits until the database tells what became of it; without ``until_known`` it raises `OutcomeUnknown`.
         """
         ...
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from holdfast.errors import CommitRefused
+from holdfast.errors import CommitRefused, OutcomeUnknown
 from holdfast.store.writes import AnyWrite, Batch, Committed
 
 ALONE_SECONDS = 0.05
@@ -66,6 +66,9 @@ class RidingWrites:
     def _settle(self, done: asyncio.Future[Committed], riding: tuple[AnyWrite, ...], *, alone: bool) -> None:
         """Keep the writes for another commit if this one was refused."""
         if done.cancelled() or (error := done.exception()) is None:
+            return
+        if isinstance(error, OutcomeUnknown) and error.look_up is not None:
+            error.look_up.outcome.add_done_callback(lambda known: self._settle(known, riding, alone=alone))
             return
         if not isinstance(error, CommitRefused):
             if alone:  # a bug; it must not make other commits fail

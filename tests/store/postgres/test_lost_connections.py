@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast.errors import CommitRefused, StoreLocked, StoreUnreachable, StoreUnwritable
+from holdfast.errors import CommitRefused, OutcomeUnknown, StoreLocked, StoreUnreachable, StoreUnwritable
 from holdfast.schema.messages import Text
 from holdfast.store import Batch
 from holdfast.store import writes as w
@@ -146,6 +146,28 @@ async def test_batches_behind_an_unknown_outcome_are_refused_and_it_is_found_out
     proxy.is_down = False
     assert (await unknown).numbers == (3,)
     assert (await ledger.commit(says("msg_2", "y"))).numbers == (4,)
+    assert [run.id for run in (await ledger.runs("ses_1", limit=9)).items] == ["run_2", "run_1"]
+
+
+@pytest.mark.promise("R14")
+async def test_a_caller_can_learn_that_the_outcome_of_its_commit_is_unknown(
+    ledger: PostgresStore, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_thread, "WAIT_SECONDS", 0.2)
+    proxy.passed = 0
+    await ledger.commit(accept(a_run("run_1", seq=1)))
+    traffic = proxy.passed
+
+    proxy.is_down = True
+    proxy.arm(traffic - 5)
+    with pytest.raises(OutcomeUnknown, match="whether it did is found out") as unknown:
+        await ledger.commit(accept(a_run("run_2", seq=2)), until_known=False)
+    look_up = unknown.value.look_up
+    assert look_up is not None
+    assert "does not answer" in look_up.refusal().message
+    assert not look_up.outcome.done()
+    proxy.is_down = False
+    assert (await look_up.outcome).numbers == (3,)
     assert [run.id for run in (await ledger.runs("ses_1", limit=9)).items] == ["run_2", "run_1"]
 
 

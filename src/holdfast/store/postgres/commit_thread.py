@@ -26,7 +26,7 @@ from uuid import uuid4
 
 import psycopg
 
-from holdfast.errors import OUTCOME_UNKNOWN, CommitRefused, HoldfastError, StoreUnreachable
+from holdfast.errors import CommitRefused, HoldfastError, OutcomeUnknown, StoreUnreachable
 from holdfast.schema.events import read_event
 from holdfast.store.pending_work import BatchOutcome, PendingBatch, WorkQueue, settle
 from holdfast.store.postgres.connection import PostgresConnection
@@ -89,6 +89,8 @@ class Delivery(NamedTuple):
 
     events: tuple[CommittedEvent, ...] = ()
     outcomes: tuple[tuple[PendingBatch, BatchOutcome], ...] = ()
+    unknown: tuple[PendingBatch, ...] = ()
+    """Batches whose COMMIT was sent to a database that has not answered for a while. Their outcomes follow."""
 
 
 class _Applied(NamedTuple):
@@ -138,6 +140,8 @@ class CommitThread:
         self._lost_by: BaseException | None = None
         self._is_stuck = False
         """Something must succeed before the next group is begun, and the database does not answer."""
+        self._told: list[PendingBatch] | None = None
+        """The group whose callers were told that its outcome is not known."""
         self._commits = MAINTENANCE_COMMITS
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -153,6 +157,13 @@ class CommitThread:
                 settle(work.future, None, refused)
                 return
         self._queue.put(work)
+
+    def refusal(self) -> StoreUnreachable:
+        """Why batches are refused that wait for the outcome of another one."""
+        error = self._lost_by
+        if error is None:
+            return StoreUnreachable("the PostgreSQL database has just answered again; nothing was changed: try again")
+        return unreachable(error)
 
     def stop(self) -> None:
         """Commit what is waiting, and close. Blocks until done."""
@@ -190,18 +201,18 @@ class CommitThread:
         if first is not None:
             if first > self._position + 1:
                 with suppress(_GivenUp):
-                    missed = self._read_missed(first - 1)
+                    missed = self._read_missed(first - 1, group)
             self._position = max(o.numbers[-1] for _, o in outcomes if isinstance(o, Committed) and o.numbers)
         self._post(Delivery(missed, tuple(outcomes)))
 
-    def _read_missed(self, upto: int) -> tuple[CommittedEvent, ...]:
+    def _read_missed(self, upto: int, group: list[PendingBatch]) -> tuple[CommittedEvent, ...]:
         """Read the events of other servers before ours. Ours are committed, so this is tried until it succeeds."""
         while True:
             try:
                 events = self._events_upto(upto)
             except psycopg.Error as error:
                 self._roll_back(error)
-                self._pause(error)
+                self._pause(error, group)
             else:
                 self._found()
                 return events
@@ -216,7 +227,7 @@ class CommitThread:
             except _UnknownOutcome as unknown:
                 self._known.clear()
                 try:
-                    found = self._resolve(commit_id)
+                    found = self._resolve(commit_id, group)
                 except _GivenUp:
                     return [(pending, _not_known(unknown)) for pending in group]
                 if found is None:
@@ -321,7 +332,7 @@ class CommitThread:
             raise
         return int(last.fetchone()[0])
 
-    def _resolve(self, commit_id: str) -> int | None:
+    def _resolve(self, commit_id: str, group: list[PendingBatch]) -> int | None:
         """Return the last number if the commit has happened; None if it never will. Waits for the database."""
         while True:
             try:
@@ -335,7 +346,7 @@ class CommitThread:
                 sql.commit()
             except psycopg.Error as error:
                 self._roll_back(error)
-                self._pause(error)
+                self._pause(error, group)
             else:
                 self._found()
                 last = None if is_new else found[0]
@@ -381,15 +392,19 @@ class CommitThread:
 
     def _found(self) -> None:
         """The database answers."""
-        self._lost_since, self._lost_by, self._is_stuck = None, None, False
+        self._lost_since, self._lost_by, self._is_stuck, self._told = None, None, False, None
 
-    def _pause(self, error: BaseException) -> None:
-        """Wait before trying again what must succeed. Batches that wait for it are refused after a while."""
+    def _pause(self, error: BaseException, group: list[PendingBatch]) -> None:
+        """Wait before trying again what must succeed for the group. Batches that wait are refused after a while."""
         self._note_lost(error)
         self._is_stuck = True
-        self._refuse_waiting()
-        if self._stopping.is_set() and self._refusal() is not None:
-            raise _GivenUp
+        if self._refusal() is not None:
+            self._refuse_waiting()
+            if group is not self._told:
+                self._told = group
+                self._post(Delivery(unknown=tuple(group)))
+            if self._stopping.is_set():
+                raise _GivenUp
         time.sleep(_PAUSE_SECONDS)
 
     def _refusal(self) -> StoreUnreachable | None:
@@ -477,11 +492,10 @@ _INSERT_EVENTS = (
 _EVENT_VALUES = "((SELECT last FROM log) - ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def _not_known(error: BaseException) -> StoreUnreachable:
-    return StoreUnreachable(
+def _not_known(error: BaseException) -> OutcomeUnknown:
+    return OutcomeUnknown(
         f"the PostgreSQL database does not answer ({error.__cause__}), and the server stops: whether the last "
-        "change was stored shows at its next start",
-        code=OUTCOME_UNKNOWN,
+        "change was stored shows at its next start"
     )
 
 

@@ -12,11 +12,18 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from holdfast.errors import BadRequest, CommitRefused, ConfigError, HoldfastError, StoreUnwritable
+from holdfast.errors import (
+    BadRequest,
+    CommitRefused,
+    ConfigError,
+    HoldfastError,
+    OutcomeUnknown,
+    StoreUnwritable,
+)
 from holdfast.schema.sessions import Workspace
 from holdfast.store.commit_listeners import CommitListeners
 from holdfast.store.open_drafts import OpenDrafts, is_finished
-from holdfast.store.pending_work import PendingBatch, settle
+from holdfast.store.pending_work import OutcomeLookUp, PendingBatch, settle
 from holdfast.store.postgres import draft_table, postgres_schema
 from holdfast.store.postgres.commit_thread import CommitThread, Delivery, PendingCall, PendingFollow
 from holdfast.store.postgres.connection import PostgresConnection
@@ -173,12 +180,21 @@ class PostgresStore(LedgerReads):
                 open_connection, server_id=held.server_id, position=lambda: self._last, wake=self._wake
             )
             self._event_listener.start()
+        self._to_be_told: set[asyncio.Future[Committed]] = set()
+        """Commits whose callers do not wait for an outcome that is not known."""
         self._closing: asyncio.Task[None] | None = None
         self._renewing = None if owner is None else asyncio.run_coroutine_threadsafe(self._renew(owner), loop)
 
-    async def commit(self, batch: Batch) -> Committed:
+    async def commit(self, batch: Batch, *, until_known: bool = True) -> Committed:
         self._require_open()
-        return await self._riding.submit(batch)
+        future = self._riding.submit(batch)
+        if until_known:
+            return await future
+        self._to_be_told.add(future)
+        try:
+            return await future
+        finally:
+            self._to_be_told.discard(future)
 
     def _submit(self, batch: Batch) -> asyncio.Future[Committed]:
         future: asyncio.Future[Committed] = self._loop.create_future()
@@ -221,6 +237,11 @@ class PostgresStore(LedgerReads):
                 self._last = outcome.numbers[-1]
                 self._listeners.tell(outcome.events)
             settle(pending.future, outcome, None)
+        for pending in delivery.unknown:
+            if pending.future in self._to_be_told and not pending.future.done():
+                told, pending.future = pending.future, self._loop.create_future()
+                pending.future.add_done_callback(_read_error)
+                told.set_exception(_outcome_unknown(OutcomeLookUp(pending.future, self._thread.refusal)))
 
     async def catch_up(self) -> None:
         """Return when listeners have what was committed before the call, by any server."""
@@ -328,6 +349,20 @@ class PostgresStore(LedgerReads):
     @property
     def oldest_number(self) -> int:
         return self._pruned + 1
+
+
+def _outcome_unknown(look_up: OutcomeLookUp) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "the PostgreSQL database does not answer, and was lost while it stored this: whether it did is found out when "
+        "it answers again; repeat the request then, with the same run_id or Idempotency-Key",
+        look_up=look_up,
+    )
+
+
+def _read_error(outcome: asyncio.Future[Committed]) -> None:
+    """Read the exception, or asyncio reports it if nobody waits any more."""
+    if not outcome.cancelled():
+        outcome.exception()
 
 
 def _host_of(path: str, *, host_id: str, shared: tuple[str, ...]) -> str:

@@ -87,7 +87,7 @@ class SqliteStore(LedgerReads):
         self._riding = RidingWrites(self._submit, loop=loop)
         self._writer.start()
 
-    async def commit(self, batch: Batch) -> Committed:
+    async def commit(self, batch: Batch, *, until_known: bool = True) -> Committed:
         self._require_open()
         return await self._riding.submit(batch)
 
