@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from holdfast import app as app_module
 from holdfast.app import App, open_app
 from holdfast.errors import StoreLocked
 from holdfast.locations import Locations
 from holdfast.models.model_script import ScriptedText, ScriptedWait
 from holdfast.schema.events import JobFinished
 from holdfast.schema.sessions import Job
-from holdfast.store import Batch
+from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutJob
+from holdfast.workspace import maintenance
 from tests.support.app_harness import open_app_harness, saying
+from tests.support.fault_schedule import StoreFaults
 
 
 @pytest.mark.promise("W10")
@@ -35,6 +39,30 @@ async def test_jobs_of_a_crashed_server_are_marked_lost(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path) as harness:
         assert (await harness.app.store.job("job_1")).state == "lost"
         assert any(isinstance(event, JobFinished) for event in await harness.events())
+
+
+@pytest.mark.promise("R14", "W6")
+async def test_a_server_starts_on_a_full_disk_and_marks_lost_jobs_when_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_app_harness(tmp_path, saying("ok")) as harness:
+        run = await harness.run("go")
+        for number in (1, 2):
+            job = Job(f"job_{number}", harness.workspace_id, run.session_id, run.id, "sleep 9")
+            await harness.app.store.commit(Batch((PutJob(job),)))
+    faults = StoreFaults()
+    monkeypatch.setattr(app_module, "open_store", partial(open_store, connect=faults.connect))
+    monkeypatch.setattr(maintenance, "_RETRY_SECONDS", 0.01)
+    faults.plan("full", after=1, times=1_000_000)
+    async with open_app_harness(tmp_path) as harness:
+        assert [(await harness.app.store.job(one)).state for one in ("job_1", "job_2")] == ["lost", "running"]
+        cursor = harness.app.hub.cursor
+        faults.heal()
+        async for item in harness.app.hub.subscribe(after=cursor):
+            if b"job.finished" in item.body and b"job_2" in item.body:
+                break
+        ended = [event.job.id for event in await harness.events() if isinstance(event, JobFinished)]
+        assert ended == ["job_1", "job_2"]
 
 
 @pytest.mark.promise("W5")

@@ -46,7 +46,7 @@ from holdfast.server import (
 from holdfast.services import Services
 from holdfast.store import Store
 from holdfast.store.sqlite import back_up_daily, open_store
-from holdfast.workspace.maintenance import mark_lost_jobs, remove_old_files
+from holdfast.workspace.maintenance import mark_lost_jobs_or_retry, remove_old_files
 from holdfast.workspace.open_workspaces import OpenWorkspaces
 from holdfast.workspace.shared_parts import SharedParts
 from holdfast.workspace.turn_factory import WorkspaceTurns
@@ -156,7 +156,8 @@ async def open_app(
         closing.push_async_callback(services.people.close)
         if member is None:
             await engine.recover()
-            await mark_lost_jobs(shared)
+            if (marking := await mark_lost_jobs_or_retry(shared)) is not None:
+                closing.push_async_callback(_cancel, asyncio.create_task(marking, name="mark lost jobs"))
         else:
             await member.start(shared, engine, services)
             closing.push_async_callback(_cancel, asyncio.create_task(member.adopt_periodically(), name="adopt"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.testing import text
 from tests.server.test_process import HANGING, Process, process, prompt
 from tests.store.faulty_database import small_disk
 from tests.support.running_server import answering
@@ -80,6 +81,23 @@ async def test_without_any_space_a_cancel_stops_what_it_covers_and_survives_a_cr
     for ended in (run_id, "q"):
         run = (await server.http.get(f"/v1/runs/{ended}?wait=20")).ok()
         assert (run["state"], run["reason"]) == ("cancelled", "user_cancel")
+
+
+@pytest.mark.promise("W6", "R14")
+async def test_a_server_that_starts_without_any_space_after_a_crash_goes_on_when_there_is_some(disk: Path) -> None:
+    async with process(disk, answering(HANGING, text("second"))) as server:
+        _, run_id = await start_runs(server, disk)
+        await server.end(signal.SIGKILL)
+        (disk / "home" / "data" / "holdfast.db.reserve").unlink()
+        await asyncio.to_thread(fill, disk)
+        await server.start()
+        (await server.http.post("/v1/workspaces", {"path": str(disk / "work")})).ok()
+        assert (await server.http.get(f"/v1/runs/{run_id}")).ok()["state"] == "active"
+        (disk / "filler").unlink()
+        ended = (await server.http.get(f"/v1/runs/{run_id}?wait=20")).ok()
+        assert (ended["state"], ended["reason"]) == ("interrupted", "server_crash")
+        then = (await server.http.get("/v1/runs/q?wait=20")).ok()
+        assert (then["state"], then["text"]) == ("completed", "second")
 
 
 @pytest.mark.promise("W5")

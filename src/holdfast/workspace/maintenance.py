@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Coroutine
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import CommitRefused, HoldfastError
 from holdfast.schema.events import JobFinished
+from holdfast.schema.sessions import Job
 from holdfast.store import Batch
 from holdfast.store.writes import PutJob
 from holdfast.workspace.shared_parts import SharedParts
@@ -25,19 +28,44 @@ _OUTPUT_SECONDS = 30 * 86_400.0
 _TEMPORARY_SECONDS = 7 * 86_400.0
 """How long the temporary files of a session are kept after its last command created one."""
 _STORE_SECONDS = 10.0
+_RETRY_SECONDS = 1.0
+"""Between attempts to mark lost jobs on a full disk."""
 
 _log = logging.getLogger(__name__)
 
 
 async def mark_lost_jobs(shared: SharedParts, *, workspace_id: str | None = None) -> None:
     """Mark the jobs of a previous server as lost, in one workspace or in all: they ended with it."""
-    lost = (await shared.store.jobs(workspace_id=workspace_id, running=True)).items
-    now = shared.now()
-    for job in lost:
-        ended = replace(job, state="lost", finished_at=now)
-        await shared.store.commit(Batch((PutJob(ended),), (JobFinished(now, job.session_id, ended),)))
-    if lost:
-        _log.info("%d background jobs were lost with the previous server", len(lost))
+    await _mark_lost(shared, deque((await shared.store.jobs(workspace_id=workspace_id, running=True)).items))
+
+
+async def mark_lost_jobs_or_retry(shared: SharedParts) -> Coroutine[Any, Any, None] | None:
+    """Mark the jobs of a previous server as lost. If the disk is full, return the work that retries it."""
+    lost = deque((await shared.store.jobs(running=True)).items)
+    try:
+        await _mark_lost(shared, lost)
+    except CommitRefused as error:
+        _log.warning("the background jobs of the previous server cannot be marked as lost yet: %s", error)
+        return _retry_lost(shared, lost)
+    return None
+
+
+async def _retry_lost(shared: SharedParts, lost: deque[Job]) -> None:
+    while lost:
+        await asyncio.sleep(_RETRY_SECONDS)
+        with suppress(CommitRefused):
+            await _mark_lost(shared, lost)
+
+
+async def _mark_lost(shared: SharedParts, lost: deque[Job]) -> None:
+    """Mark and remove one job after the other."""
+    now, count = shared.now(), len(lost)
+    while lost:
+        ended = replace(lost[0], state="lost", finished_at=now)
+        await shared.store.commit(Batch((PutJob(ended),), (JobFinished(now, ended.session_id, ended),)))
+        lost.popleft()
+    if count:
+        _log.info("%d background jobs were lost with the previous server", count)
 
 
 async def remove_old_files(shared: SharedParts) -> None:
