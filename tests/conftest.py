@@ -15,8 +15,15 @@ from tests.support.network import NetworkGuard
 from tests.support.signals import define_signals
 from tests.support.stress_plugin import StressPlugin
 
-hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, database=None, print_blob=True)
-hypothesis.settings.register_profile("random", deadline=None, derandomize=False, database=None, print_blob=True)
+for _profile, _fixed in (("fixed", True), ("random", False)):
+    hypothesis.settings.register_profile(
+        _profile,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],  # says how busy the machine is
+        derandomize=_fixed,
+        database=None,
+        print_blob=True,
+    )
 hypothesis.settings.load_profile("fixed")
 
 _guard = pytest.StashKey[NetworkGuard]()

@@ -1,6 +1,7 @@
 """Each rule of tests/conftest.py is enforced."""
 
 import asyncio
+import itertools
 import os
 import socket
 import sqlite3
@@ -10,8 +11,10 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
+import hypothesis.strategies
 import pytest
 import uvloop
 from blockbuster import BlockingError
@@ -152,3 +155,16 @@ def test_children_start_with_default_signals(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == "True ['SIG_DFL', 'SIG_DFL', 'SIG_DFL'] set()\n"
+
+
+@pytest.mark.parametrize("profile", ["fixed", "random"])
+def test_a_property_test_does_not_fail_on_a_slow_machine(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(step=1000)
+    monkeypatch.setattr("hypothesis.internal.conjecture.data.time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+
+    @hypothesis.settings(hypothesis.settings.get_profile(profile), max_examples=20)
+    @hypothesis.given(hypothesis.strategies.integers())
+    def check(number: int) -> None:
+        assert isinstance(number, int)
+
+    check()

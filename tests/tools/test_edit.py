@@ -132,7 +132,7 @@ async def test_a_character_that_the_encoding_cannot_hold_changes_nothing(workspa
 _LINE = st.text(alphabet="ab {}é", max_size=5)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(_LINE, min_size=1, max_size=5),
     end=st.sampled_from(["\n", "\r\n"]),

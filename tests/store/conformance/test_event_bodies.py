@@ -133,7 +133,9 @@ PARTS: st.SearchStrategy[Part] = st.one_of(
 STATES = st.lists(st.tuples(st.sampled_from(["msg_1", "msg_2"]), st.lists(PARTS, max_size=4)), max_size=8)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(states=STATES)
 async def test_any_sequence_of_replaced_messages_is_replayed_as_it_was_published(
     tmp_path_factory: pytest.TempPathFactory, states: list[tuple[str, list[Part]]]

@@ -40,7 +40,7 @@ async def test_output_that_arrives_while_the_file_is_created_is_in_the_file(tmp_
     assert captured.path.read_text() == "first\nsecond\n"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.lists(st.text(_PLAIN, max_size=20_000), max_size=6), st.lists(st.integers(min_value=0), max_size=8))
 async def test_live_text_and_file_equal_the_output(tmp_path: Path, texts: list[str], cuts: list[int]) -> None:
     data = "".join(texts).encode("utf-8", "replace")

@@ -125,7 +125,7 @@ _PATTERNS = st.builds(
 _IGNORE_FILES = st.lists(_PATTERNS, min_size=1, max_size=4).map("\n".join)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     paths=st.sets(_PATHS, min_size=1, max_size=12),
     top=_IGNORE_FILES,

@@ -394,7 +394,9 @@ _COMMANDS = [
 ]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(lines=st.lists(st.sampled_from(_COMMANDS), min_size=1, max_size=5))
 async def test_any_sequence_of_commands_is_undone_and_redone(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]

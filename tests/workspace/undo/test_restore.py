@@ -320,7 +320,7 @@ class History:
             self.by_user.pop(name, None)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
 async def test_undo_never_loses_an_edit_of_the_user(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
@@ -338,7 +338,7 @@ def test_undo_never_loses_an_edit_of_the_user_in_many_histories(tmp_path: Path, 
     share.examples(_STEPS, play)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(["user", "agent", "undo", "redo"]), max_size=10))
 async def test_undoing_everything_leaves_what_the_user_wrote_last(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]

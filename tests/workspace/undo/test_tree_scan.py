@@ -56,7 +56,9 @@ def new_scanner(root: Path) -> TreeScanner:
     return TreeScanner(root, LIMITS, store=lambda contents: None)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(lines=st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=8))
 @example([OPERATIONS[4], OPERATIONS[2], OPERATIONS[6], "echo x >d/e/new; echo y >f/e/new", OPERATIONS[5]])
 @example([OPERATIONS[4], OPERATIONS[12], OPERATIONS[13], OPERATIONS[14], OPERATIONS[2], OPERATIONS[15]])
