@@ -85,7 +85,7 @@ async def test_three_servers_work_through_pgbouncer_and_see_each_other(
         async with players[1].watching(session.id) as near, players[2].watching(session.id) as far:
             accepted = await sender.prompt(session.id, "hello")
             for watch in (near, far):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     ended = await watch.until(RunFinished)
                 assert (ended.run.id, ended.run.state) == (accepted.run.id, "completed")
     for player in players:

@@ -44,6 +44,8 @@ KILL_SECONDS = 1.5
 """Limit of a whole kill, including the search by environment variable."""
 START_SECONDS = 2.0
 """Time after which a supervisor program that does not respond is replaced."""
+RESTART_SECONDS = 10.0
+"""How long to wait for the new one."""
 MARK_VARIABLE = "HOLDFAST_CALL"
 
 NON_INTERACTIVE: Mapping[str, str] = {
@@ -230,8 +232,8 @@ class CommandLauncher:
             request = _pack_request(command, supervisor_seconds=self._supervisor_seconds)
         except ValueError as error:
             raise ToolError(f"the command cannot be started: {error}") from None
-        for seconds in (START_SECONDS, 5 * START_SECONDS):
-            program = await self._running_program(restart=seconds > START_SECONDS)
+        for seconds, restart in ((START_SECONDS, False), (RESTART_SECONDS, True)):
+            program = await self._running_program(restart=restart)
             handle = await _new_supervisor(program, command, seconds=seconds)
             if handle is not None:
                 return await _start_command(
