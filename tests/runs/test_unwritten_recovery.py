@@ -59,10 +59,10 @@ async def test_a_session_that_cannot_be_recovered_does_not_keep_another_from_goi
         store: Any = harness.store
         commit = store.commit
 
-        async def refuse_ses_1(batch: Batch) -> Any:
+        async def refuse_ses_1(batch: Batch, *, until_known: bool = True) -> Any:
             if any(getattr(event, "session_id", "") == "ses_1" for event in batch.events):
                 raise StoreUnwritable("the database cannot be written: disk full")
-            return await commit(batch)
+            return await commit(batch, until_known=until_known)
 
         store.commit = refuse_ses_1
         await harness.engine.recover()
