@@ -19,6 +19,7 @@ LEASE_SECONDS = 3
 FAULTS = ("kill", "pause", "cut", "restart database", "kill database", "kill server and database")
 _MOST_BEGUN, _LEAST_RUNNING = 40, 3
 """A fault strikes when a random number of tool calls have begun, and so many of them are running."""
+_STRIKE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class ChaosFaults:
     def __init__(self, parts: ChaosParts, counts: Counter[str]) -> None:
         self._parts = parts
         self._counts = counts
+        self.load_is_over = False
+        """Whether all runs of the round have ended: no more tool calls begin."""
         self._down: set[int] = set()
         """The servers that are ended on purpose, and not started yet."""
 
@@ -45,16 +48,33 @@ class ChaosFaults:
         """Wait until tools run, and apply the fault. ``watch``: where tool calls leave their files."""
         begun = random.randint(1, _MOST_BEGUN)
         running = await self._tools_running(watch, begun)
+        if running is None:
+            self._counts[f"{fault}: too late, all tools had ended"] += 1
+            return
         self._counts[f"{fault}: rounds"] += 1
         self._counts[f"{fault}: tools running"] += running
         await self._apply(fault, random)
 
-    async def _tools_running(self, watch: Sequence[Path], begun: int) -> int:
+    async def _tools_running(self, watch: Sequence[Path], begun: int) -> int | None:
+        """How many tool calls run when so many have begun; None if the load is over before."""
+        until = asyncio.get_running_loop().time() + _STRIKE_SECONDS
         while True:
+            is_over = self.load_is_over
             started, running = await asyncio.to_thread(_count_tools, watch)
             if started >= begun and running >= _LEAST_RUNNING:
                 return running
+            if is_over:
+                return None
+            if asyncio.get_running_loop().time() > until:
+                raise AssertionError(
+                    f"never {begun} tool calls begun and {_LEAST_RUNNING} running, but {started} and {running}; "
+                    f"{await asyncio.to_thread(self.state_of_all)}"
+                )
             await asyncio.sleep(0.02)
+
+    def state_of_all(self) -> str:
+        """What each server is doing, for a failure that waited for something. Blocks."""
+        return "\n".join(_state_of(server, is_down=n in self._down) for n, server in enumerate(self._parts.servers))
 
     async def _apply(self, fault: str, random: Random) -> None:
         index = random.randrange(len(self._parts.servers))
@@ -122,7 +142,7 @@ class ChaosFaults:
             await asyncio.sleep(0.1)
 
     async def _start(self, server: FleetServerProcess) -> None:
-        status = server.wait_gone()
+        status = await asyncio.to_thread(server.wait_gone)
         assert status in (DEAD_STATUS, -signal.SIGKILL, 1), f"a server ended with {status}"
         self._counts["servers started again"] += 1
         self._counts["servers that were replaced"] += status == DEAD_STATUS
@@ -130,6 +150,11 @@ class ChaosFaults:
             await asyncio.to_thread(server.start)
         except AssertionError:  # there is no database yet
             self._counts["starts without a database"] += 1
+
+
+def _state_of(server: FleetServerProcess, *, is_down: bool) -> str:
+    state = "ended on purpose" if is_down else "running" if server.is_running else "ended"
+    return f"server of host {server.host} at {server.address}: {state}; its log ends with:\n{server.last_log(20)}"
 
 
 def _count_tools(watch: Sequence[Path]) -> tuple[int, int]:

@@ -26,6 +26,17 @@ PATIENCE = 120.0
 """Seconds after which a request that is not answered, or a run that does not end, is lost."""
 
 
+class Patience:
+    """A limit for a wait."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._until = asyncio.get_running_loop().time() + PATIENCE
+
+    def check(self) -> None:
+        assert asyncio.get_running_loop().time() < self._until, f"waited {PATIENCE} s for {self._what}"
+
+
 @dataclass(slots=True)
 class Place:
     """A directory with sessions."""
@@ -100,7 +111,9 @@ class ChaosRound:
         second = await self._send(place, session, self._calls(random))
         if random.random() < 0.7:
             await self._until_begun(first)
+        patience = Patience(f"a stored cancel of {session.id}")
         while True:  # one that is not stored may be lost with the database; a person would repeat it too
+            patience.check()
             receipt = await self.insist("cancel", lambda: self._client.cancel_session(session.id))
             if receipt.durable:
                 break
@@ -112,7 +125,9 @@ class ChaosRound:
 
     async def _until_begun(self, run: SentRun) -> None:
         """Wait until its tool call runs, or the run has ended."""
+        patience = Patience(f"the tool call of {run.id}, or its end")
         while not await asyncio.to_thread(run.calls[0].exists):
+            patience.check()
             current = await self.insist("run", lambda: self._client.get_run(run.id, wait=0.1))
             if current.state in END_STATES:
                 return
@@ -138,7 +153,9 @@ class ChaosRound:
 
     async def _asked(self, place: Place, run: SentRun) -> Approval | None:
         """The approval that the run waits for; None if it ended without one."""
+        patience = Patience(f"an approval of {run.id}, or its end")
         while True:
+            patience.check()
             page = await self.insist("approvals", lambda: self._client.approvals(place.workspace_id))
             for approval in page.items:
                 if approval.run_id == run.id:

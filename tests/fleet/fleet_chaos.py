@@ -66,13 +66,23 @@ class FleetChaos:
         played = ChaosRound(f"r{seed}", self._anywhere, self._provider, self.counts)
         files = [played.effects(place) for place in self._places]
         await asyncio.to_thread(_make_all, files)
+        self.faults.load_is_over = False
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.faults.strike(fault, random, watch=files))
+                await self._load(played, random)
+            self.counts["rounds"] += 1
+            await self._check(played, files)
+        except Exception as error:
+            error.add_note(f"fault {fault!r}, seed {seed}\n{await asyncio.to_thread(self.faults.state_of_all)}")
+            raise
+
+    async def _load(self, played: ChaosRound, random: Random) -> None:
         async with asyncio.TaskGroup() as group:
             for place in self._places:
                 for number in range(len(place.sessions)):
                     group.create_task(played.work(place, number, Random(random.random())))
-            group.create_task(self.faults.strike(fault, random, watch=files))
-        self.counts["rounds"] += 1
-        await self._check(played, files)
+        self.faults.load_is_over = True
 
     async def _check(self, played: ChaosRound, files: Sequence[Path]) -> None:
         """Nothing is lost or doubled, and each reader has seen the whole log once and in order."""

@@ -48,6 +48,11 @@ class FleetServerProcess(ServerProcess):
         if self._process is not None and self._process.poll() is None:
             os.kill(self.pid, signal.SIGCONT)
 
+    def last_log(self, lines: int) -> str:
+        """The end of its log."""
+        log = self.locations.logs_dir / "server.log"
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "(no log)"
+
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None

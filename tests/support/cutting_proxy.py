@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+_CUT_SECONDS = 120.0
+
 
 class CuttingProxy:
     """Listens on a Unix socket. Set ``cut_after`` to a number of bytes, in both directions together."""
@@ -41,7 +43,8 @@ class CuttingProxy:
 
     def wait_for_cut(self) -> None:
         """Wait until so many bytes have passed since it was armed. Blocks."""
-        self._was_cut.wait()
+        if not self._was_cut.wait(_CUT_SECONDS):
+            raise AssertionError(f"only {self.passed} bytes in {_CUT_SECONDS} s; the cut is after {self.cut_after}")
 
     def cut_all(self) -> None:
         with self._lock:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from holdfast import __version__
 from holdfast.errors import BadRequest, HoldfastError, NotFound, WorkspaceElsewhere
+from holdfast.fleet.directory_checks import DirectoryChecks
 from holdfast.fleet.fleet_looks import FleetLooks
 from holdfast.fleet.fleet_report import fleet_view
 from holdfast.fleet.lease_keeper import LeaseKeeper, LeaseStore
@@ -33,6 +34,7 @@ from holdfast.fleet.request_places import (
     WaitForOwner,
     choose_place,
 )
+from holdfast.fleet.workspace_tasks import WorkspaceTasks
 from holdfast.ids import Ids
 from holdfast.runs import Engine
 from holdfast.schema.api.server_views import FleetView
@@ -71,6 +73,9 @@ class FleetMember:
         self._uses: dict[str, int] = {}
         self._unopened: set[str] = set()
         """Workspaces that this server has come to own, and whose queues do not go on yet."""
+        self._adopting = WorkspaceTasks("taken over")
+        self._opening = WorkspaceTasks("opened")
+        self._directories = DirectoryChecks()
         self._holders: dict[str, str] = {}
         """Where requests for a workspace were answered last. A wrong one is found out and forgotten."""
         self._workspaces: OrderedDict[RequestTarget, str] = OrderedDict()
@@ -133,6 +138,8 @@ class FleetMember:
             may_own = place is None or await self.has_directory(place)
             if not may_own or self.keeper.kind(workspace_id) or not await self._take(workspace_id, "owner"):
                 raise WorkspaceElsewhere(f"another server owns workspace {workspace_id!r}; try again")
+            if place is not None:
+                self._unopened.add(workspace_id)  # the caller opens it; its queue must go on also if that fails
 
     async def disown(self, workspace_id: str) -> None:
         """Let others own it, unless something of it is still to be written."""
@@ -340,7 +347,7 @@ class FleetMember:
         """Whether this server can work in the directory."""
         if place.host_id not in ("", self.keeper.host_id):
             return False
-        return await asyncio.to_thread(os.path.isdir, place.path)
+        return await self._directories.exists(place.path)
 
     async def view(self) -> FleetView:
         """Part of `FleetReader`."""
@@ -353,42 +360,52 @@ class FleetMember:
 
     async def adopt_periodically(self) -> None:
         """Take over the work of servers that are gone, until cancelled."""
-        while True:
-            try:
-                await self._release_unused()
-                await self.adopt()
-            except HoldfastError as error:
-                _logger.info("cannot look for work of servers that are gone now: %s", error)
-            await asyncio.sleep(_ADOPT_SECONDS)
+        try:
+            while True:
+                try:
+                    await self._release_unused()
+                    await self.adopt()
+                except HoldfastError as error:
+                    _logger.info("cannot look for work of servers that are gone now: %s", error)
+                except Exception:  # without this loop nothing is ever taken over again
+                    _logger.exception("cannot look for work of servers that are gone")
+                await asyncio.sleep(_ADOPT_SECONDS)
+        finally:
+            await self._adopting.aclose()
+            await self._opening.aclose()
 
     async def adopt(self) -> int:
         """Take over workspaces with unfinished work that no living server owns. Returns how many."""
-        count = 0
         for place in await self.keeper.transact(lease_table.read_orphans):
-            if self.keeper.is_late or place.workspace_id in self.keeper.held:
-                continue
-            try:
-                count += await self._adopt(place)
-            except HoldfastError as error:
-                _logger.warning("workspace %s cannot be taken over now: %s", place.workspace_id, error)
-        await self._open_unopened()
+            if not self.keeper.is_late and place.workspace_id not in self.keeper.held:
+                self._adopting.start(place.workspace_id, partial(self._adopt, place))
+        count = await self._adopting.settle()
+        for workspace_id in self._unopened:
+            self._opening.start(workspace_id, partial(self._open, workspace_id))
+        await self._opening.settle()
         return count
 
-    async def _open_unopened(self) -> None:
+    async def _open(self, workspace_id: str) -> bool:
         """Let the queues go on of what this server owns, whether it took it by itself or for a request."""
-        for workspace_id in tuple(self._unopened):
-            try:
-                if self.keeper.kind(workspace_id) == "owner":
-                    await self._services_part.workspaces.open_known(workspace_id)
-            except (BadRequest, NotFound) as error:
-                _logger.warning("workspace %s cannot be opened: %s", workspace_id, error)
-            except HoldfastError as error:
-                _logger.warning("workspace %s cannot be opened now: %s", workspace_id, error)
-                continue
-            self._unopened.discard(workspace_id)
+        try:
+            if self.keeper.kind(workspace_id) == "owner":
+                path = (await self._store.workspace(workspace_id)).path
+                if not await self._directories.exists(path) and self._directories.is_hanging(path):
+                    return False
+                await self._services_part.workspaces.configured(workspace_id)
+        except (BadRequest, NotFound) as error:
+            _logger.warning("workspace %s cannot be opened: %s", workspace_id, error)
+            async with self._lock(workspace_id):
+                if workspace_id in self._uses:
+                    return False
+                await self._release(workspace_id)  # so that it is taken over when its directory is back
+        self._unopened.discard(workspace_id)
+        return True
 
     async def _adopt(self, place: WorkspacePlace) -> bool:
         workspace_id = place.workspace_id
+        if self.keeper.is_late:
+            return False
         if await self.has_directory(place):
             async with self.using(workspace_id, "owner") as is_held:
                 return is_held

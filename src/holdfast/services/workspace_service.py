@@ -321,8 +321,14 @@ class WorkspaceService:
     async def _enter(self, workspace: Workspace) -> ConfiguredWorkspace:
         if self._ownership is not None:
             await self._ownership.own(workspace.id)
+        is_new = self._open_workspaces.get(workspace.id) is None
         opened = self._open_workspaces.open(workspace)
-        await self._engine.open_workspace(workspace.id)
+        try:
+            await self._engine.open_workspace(workspace.id)
+        except Exception:
+            if is_new:  # otherwise it looks open, and its queue waits for ever
+                await self._open_workspaces.close(workspace.id)
+            raise
         return opened
 
 
