@@ -70,13 +70,33 @@ async def test_a_lease_that_only_the_table_knows_is_released(store: LossyStore, 
         await (keeper.take(workspace_id, "caretaker") if change == "take" else keeper.release(workspace_id))
     assert keeper.fence(workspace_id) is None
 
+    other = LeaseKeeper(host_id="one", times=_TIMES, home="other", on_dead=lambda: None)
+    await other.register(store)
     keeping = asyncio.create_task(keeper.keep())
     try:
         while True:  # until the first renewal has released it
-            if await keeper.take(workspace_id, "owner"):
+            if await other.take(workspace_id, "owner"):
                 break
             await asyncio.sleep(0.01)
-        assert keeper.kind(workspace_id) == "owner"
+        assert other.kind(workspace_id) == "owner"
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
+
+
+@pytest.mark.promise("W16", "R5")
+@pytest.mark.parametrize(("change", "loses"), [("take", "answer"), ("release", "answer"), ("release", "request")])
+async def test_the_server_itself_takes_it_again_at_once(store: LossyStore, change: str, loses: str) -> None:
+    keeper = LeaseKeeper(host_id="one", times=_TIMES, home="h", on_dead=lambda: None)
+    await keeper.register(store)
+    workspace_id = "wsp_1"
+    if change == "release":
+        assert await keeper.take(workspace_id, "caretaker")
+    store.loses = loses
+    with pytest.raises(StoreUnreachable):
+        await (keeper.take(workspace_id, "caretaker") if change == "take" else keeper.release(workspace_id))
+
+    assert await keeper.take(workspace_id, "owner")
+    assert keeper.kind(workspace_id) == "owner"
+    # What was written with the lease before is refused from now on.
+    assert keeper.fence(workspace_id) == (3 if (change, loses) == ("release", "answer") else 2)

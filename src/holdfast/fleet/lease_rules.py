@@ -6,7 +6,8 @@ The statements of `store/postgres/leases.py` apply the same rules to rows; a tes
 - A server is alive until it is declared dead. It may renew late: until somebody declared it dead, nobody took anything.
 - A server is declared dead when its time is over by the database's clock. That is final: the same incarnation never
   renews or takes again, and must start anew.
-- A lease can be taken if it is free or its holder is dead. Each change of the holder makes the fence greater by one.
+- A lease can be taken if it is free or its holder is dead, or by its holder: one that does not know of it, because the
+  answer to a change was lost. Each change of the holder makes the fence greater by one.
 - A commit is allowed for the holder with the current fence. The check locks the lease until the commit is done, so that
   a commit is wholly before or after each change of the holder.
 - An owner that could not renew stops its work `stops_after` seconds after it *sent* the last renewal that succeeded.
@@ -63,7 +64,7 @@ def take(lease: LeaseRow, *, taker: ServerRow, holder: ServerRow | None) -> Leas
 
     ``holder`` is the row of the present holder; ``None`` if the lease is free.
     """
-    if taker.dead or (holder is not None and not holder.dead):
+    if taker.dead or (holder is not None and not holder.dead and holder.id != taker.id):
         return None
     return LeaseRow(taker.id, lease.fence + 1)
 

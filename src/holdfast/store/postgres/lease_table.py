@@ -117,13 +117,16 @@ def forget_dead(sql: PostgresConnection) -> None:
 
 
 def take(sql: PostgresConnection, workspace_id: str, *, server_id: str, kind: LeaseKind) -> int | None:
-    """Take a lease that is free or whose holder is dead. Returns the new fence, or None if it cannot be taken."""
+    """Take a lease that is free, whose holder is dead, or that the server has without knowing it.
+
+    Returns the new fence, or None if it cannot be taken.
+    """
     taken = sql.execute(
         "INSERT INTO leases (workspace_id, server_id, fence, kind) SELECT ?, ?, 1, ?"
         " WHERE EXISTS (SELECT 1 FROM servers WHERE id = ? AND NOT dead FOR KEY SHARE)"
         " ON CONFLICT (workspace_id) DO UPDATE"
         " SET server_id = excluded.server_id, fence = leases.fence + 1, kind = excluded.kind"
-        " WHERE leases.server_id IS NULL"
+        " WHERE leases.server_id IS NULL OR leases.server_id = excluded.server_id"
         " OR NOT EXISTS (SELECT 1 FROM servers AS holder WHERE holder.id = leases.server_id AND NOT holder.dead)"
         " RETURNING fence",
         (workspace_id, server_id, kind, server_id),
