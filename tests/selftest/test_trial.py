@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.client.async_client import AsyncClient
 from holdfast.client.own_server import OwnServer
+from holdfast.selftest import fault_checks
 from holdfast.selftest.check_context import CheckContext
 from holdfast.selftest.check_result import CheckResult, CheckSkipped
 from holdfast.selftest.check_table import CHECKS, Check
@@ -91,6 +93,20 @@ async def test_a_prompt_that_still_fits_into_the_log_of_a_full_disk_breaks_no_pr
         assert check.state == "held", check.detail
         assert check.counts["accepted on a full disk"] >= 1
         assert check.counts["refused on a full disk"] == 1
+
+
+async def test_text_that_was_shown_before_the_stream_was_opened_breaks_no_promise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    until_shown = fault_checks._until_shown
+
+    async def until_shown_to_a_late_stream(*arguments: Any) -> None:
+        await until_shown(*arguments)
+        await until_shown(*arguments)
+
+    monkeypatch.setattr(fault_checks, "_until_shown", until_shown_to_a_late_stream)
+    result = await trial(checks("crash-in-answer")).run()
+    assert states(result) == {"crash-in-answer": "held"}, result.checks[0].detail
 
 
 async def test_on_a_running_server_only_the_checks_run_that_leave_it_alone(tmp_path: Path) -> None:

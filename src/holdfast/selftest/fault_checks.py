@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.client.async_client import AsyncClient
 from holdfast.errors import StoreUnwritable
-from holdfast.schema.events import Delta, RunStarted
+from holdfast.schema.events import Delta, RunStarted, Snapshot
 from holdfast.schema.messages import text_of
 from holdfast.selftest.check_context import WAIT_SECONDS, CheckContext, poll
 from holdfast.selftest.check_result import CheckSkipped, PromiseBroken
@@ -54,8 +54,11 @@ async def _until_shown(client: AsyncClient, session_id: str, cursor: str, shown:
     found = ""
     async with asyncio.timeout(WAIT_SECONDS), client.events(session_id=session_id, after=cursor) as stream:
         async for event in stream:
-            if isinstance(event, Delta) and event.of == "text":
-                found += event.text
+            match event:
+                case Delta(of="text"):
+                    found += event.text
+                case Snapshot():  # the stream began after the text
+                    found = "".join(part.text for part in event.parts if part.of == "text")
             if found == shown:
                 return
 
