@@ -300,6 +300,7 @@ async def _open_store(
         host_id=member.keeper.host_id,
         shared=member.shared_directories,
         fences=member.keeper,
+        renewal_seconds=member.keeper.times.gives_up_after,
     )
     try:
         await member.join(store)

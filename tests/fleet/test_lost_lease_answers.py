@@ -12,6 +12,7 @@ from holdfast.fleet.lease_keeper import LeaseKeeper
 from holdfast.fleet.lease_rules import LeaseTimes
 from holdfast.store.postgres import open_postgres_store
 from holdfast.store.postgres.connection import PostgresConnection
+from holdfast.store.postgres.reader_pool import Ask
 from tests.store.batches import new_workspace
 
 T = TypeVar("T")
@@ -36,6 +37,9 @@ class LossyStore:
         if loses == "answer":
             raise StoreUnreachable("the database does not answer")
         return result
+
+    async def exchange(self, ask: Ask[T]) -> T:
+        return (await self.transact(ask))()
 
     def _transact(self, work: Callable[[PostgresConnection], T]) -> T:
         self._sql.begin(seconds=10.0)

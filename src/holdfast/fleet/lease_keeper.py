@@ -1,8 +1,11 @@
 """Keeps the leases of this server: registers it, renews, takes and releases, and watches the other servers.
 
 `LeaseKeeper` is the `Fences` of the store. It blocks nothing: its statements run in the store's threads. If it learns
-that the server was declared dead, or cannot renew in time, it says so (`on_dead`, `on_late`); it does not decide what
-follows.
+that the server was declared dead, or cannot renew in time, it says so (`on_dead`, `on_late`, `on_in_time`); it does not
+decide what follows.
+
+Nothing delays a renewal: it has connections of its own, is one message, and is sent over another connection if the
+answer does not come. What follows from what it read is done by another task.
 """
 
 from __future__ import annotations
@@ -12,15 +15,15 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.fleet.known_fleet import KnownFleet
 from holdfast.fleet.lease_rules import LeaseTimes, may_declare, must_stop
 from holdfast.store.postgres import lease_table
 from holdfast.store.postgres.connection import PostgresConnection
-from holdfast.store.postgres.lease_table import KnownServer, LeaseKind
+from holdfast.store.postgres.lease_table import FleetLook, KnownLease, KnownServer, LeaseKind
+from holdfast.store.postgres.reader_pool import Ask
 
 T = TypeVar("T")
 
@@ -34,6 +37,20 @@ class LeaseStore(Protocol):
     """What the keeper needs of the store."""
 
     async def transact(self, work: Callable[[PostgresConnection], T]) -> T: ...
+
+    async def exchange(self, ask: Ask[T]) -> T:
+        """Run a transaction that is sent as one message. Does not wait for anything else that the store does."""
+        ...
+
+
+class _Answer(NamedTuple):
+    sent: float
+    """When the renewal was sent."""
+    come: float
+    """When its answer was there."""
+    number: int
+    """The number of the look; see `KnownFleet`."""
+    look: FleetLook
 
 
 class LeaseKeeper:
@@ -55,6 +72,8 @@ class LeaseKeeper:
         """What this server tells about itself with each renewal."""
         self.on_late: Callable[[], None] = lambda: None
         """Called when the work must stop, because the leases could not be renewed in time."""
+        self.on_in_time: Callable[[], None] = lambda: None
+        """Called when the leases are renewed again after that."""
         self.address: str | None = None
         """Where other servers reach this one; told with each renewal."""
         self._home = home
@@ -68,6 +87,11 @@ class LeaseKeeper:
         self._dead = False
         self._seen: dict[str, tuple[str, float]] = {}
         """The last renewal of each other server that was seen, and since when."""
+        self._overdue: tuple[KnownServer, ...] = ()
+        """The servers that may be declared dead as of the last look."""
+        self._known_leases: tuple[KnownLease, ...] = ()
+        """The leases as of the last look."""
+        self._has_looked = asyncio.Event()
         self._store: LeaseStore | None = None
 
     # What the store asks
@@ -138,7 +162,7 @@ class LeaseKeeper:
         finally:
             self._in_change.discard(workspace_id)
 
-    async def _free_forgotten(self, leases: tuple[lease_table.KnownLease, ...]) -> None:
+    async def _free_forgotten(self, leases: tuple[KnownLease, ...]) -> None:
         """Free the leases that this server has by the table only: the answer to a change was lost, or it failed.
 
         Nobody else could take them while this server lives. A lease that changed after it was read has another fence.
@@ -172,20 +196,23 @@ class LeaseKeeper:
 
     async def keep(self) -> None:
         """Renew, and watch the other servers, until cancelled."""
-        watch = asyncio.create_task(self._watch_time(), name="lease time")
+        others = (
+            asyncio.create_task(self._watch_time(), name="lease time"),
+            asyncio.create_task(self._follow_looks(), name="lease upkeep"),
+        )
         try:
             while not self._dead:
-                pause = self.times.lasts / 6
+                pause = self.times.renews_after
                 try:
-                    await self._renew()
-                    await self._declare_dead()
+                    self._note(await self._renew())
                 except HoldfastError as error:
                     _logger.warning("the leases cannot be renewed now: %s", error)
                     self._seen.clear()  # what was seen before the database was away does not count
                     pause = min(pause, _RETRY_SECONDS)
                 await asyncio.sleep(pause)
         finally:
-            watch.cancel()
+            for task in others:
+                task.cancel()
 
     async def look(self) -> None:
         """Read the tables of servers and leases."""
@@ -200,46 +227,94 @@ class LeaseKeeper:
         about = self._about()
         await self.transact(lambda sql: lease_table.announce(sql, self.server_id, address=address, info=about))
 
-    async def _renew(self) -> None:
+    async def _renew(self) -> _Answer:
+        """Renew once. While there is no answer, the renewal is sent over further connections: one may lead nowhere."""
+        loop = asyncio.get_running_loop()
+        waiting: set[asyncio.Task[_Answer]] = set()
+        next_at = loop.time()
+        try:
+            while True:
+                if loop.time() >= next_at:
+                    waiting.add(asyncio.create_task(self._send_renewal(), name="renew leases"))
+                    next_at = loop.time() + self.times.asks_again_after
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=next_at - loop.time(), return_when=asyncio.FIRST_COMPLETED
+                )
+                answered = [one for one in done if one.exception() is None]
+                if answered or not waiting:
+                    return (answered or list(done))[0].result()
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    async def _send_renewal(self) -> _Answer:
+        assert self._store is not None, "register first"
         loop = asyncio.get_running_loop()
         sent, about, address = loop.time(), self._about(), self.address
-        look = self.known.begin_look()
+        number = self.known.begin_look()
+        look = await self._store.exchange(
+            lambda sql: lease_table.renew(sql, self.server_id, lasts=self.times.lasts, address=address, info=about)
+        )
+        return _Answer(sent, loop.time(), number, look)
 
-        def renew_and_read(
-            sql: PostgresConnection,
-        ) -> tuple[bool, tuple[KnownServer, ...], tuple[lease_table.KnownLease, ...]]:
-            renewed = lease_table.renew(sql, self.server_id, lasts=self.times.lasts, address=address, info=about)
-            return renewed, lease_table.read_servers(sql), lease_table.read_leases(sql)
-
-        renewed, servers, leases = await self.transact(renew_and_read)
-        self.known.note_servers(servers, look=look)
-        self.known.note_leases(leases, look=look)
-        if not renewed:
+    def _note(self, answer: _Answer) -> None:
+        look = answer.look
+        self.known.note_servers(look.servers, look=answer.number)
+        self.known.note_leases(look.leases, look=answer.number)
+        if not look.is_renewed:
             self._dead = True
             self._fences.clear()
             _logger.critical("this server was declared dead: it did not renew its leases in time; it stops now")
             self._on_dead()
             return
-        self._renewed_at = sent
-        self._is_late = False
-        await self._free_forgotten(leases)
+        self._renewed_at = answer.sent
+        if self._is_late and not must_stop(since_renewal=answer.come - answer.sent, times=self.times):
+            self._is_late = False
+            _logger.warning("the leases are renewed again")
+            self.on_in_time()
+        self._overdue = tuple(server for server in look.servers if self._is_overdue(server, answer))
+        self._known_leases = look.leases
+        self._has_looked.set()
+
+    def _is_overdue(self, server: KnownServer, answer: _Answer) -> bool:
+        """Whether a server may be declared dead that the answer shows. Remembers since when it looks like this."""
+        if server.dead or server.id == self.server_id:
+            self._seen.pop(server.id, None)
+            return False
+        renewals, since = self._seen.setdefault(server.id, (server.renewals, answer.come))
+        if renewals != server.renewals:
+            self._seen[server.id] = (server.renewals, answer.come)
+            return False
+        return server.expires_in <= 0 and may_declare(seen_for=answer.sent - since, times=self.times)
 
     def _about(self) -> dict[str, Any]:
         return {**self.info(), "home": f"{self.host_id}:{self._home}"}
 
-    async def _declare_dead(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for server in self.servers.values():
-            if server.dead or server.id == self.server_id:
-                self._seen.pop(server.id, None)
-                continue
-            renewals, since = self._seen.setdefault(server.id, (server.renewals, now))
-            if renewals != server.renewals:
-                self._seen[server.id] = (server.renewals, now)
-            elif server.expires_in <= 0 and may_declare(seen_for=now - since, times=self.times):
-                if await self.transact(partial(lease_table.declare_dead, server_id=server.id)):
-                    _logger.warning("server %s of host %s is dead: it did not renew", server.id, server.host_id)
-                await self.look()
+    async def _follow_looks(self) -> None:
+        """Do what follows from what the renewals read. It may take long, and fail: the next look shows it again."""
+        while True:
+            await self._has_looked.wait()
+            self._has_looked.clear()
+            try:
+                for server in self._overdue:
+                    await self._declare_dead(server)
+                await self._free_forgotten(self._known_leases)
+            except HoldfastError as error:
+                _logger.warning("cannot follow up on the leases now: %s", error)
+
+    async def _declare_dead(self, server: KnownServer) -> None:
+        assert self._store is not None, "register first"
+        loop = asyncio.get_running_loop()
+        decided = loop.time()
+
+        def declare(sql: PostgresConnection) -> Callable[[], bool]:
+            if loop.time() - decided > self.times.asks_again_after:
+                return lambda: False  # the database was away meanwhile: the server gets the time to renew
+            return lease_table.declare_dead(sql, server.id)
+
+        if await self._store.exchange(declare):
+            _logger.warning("server %s of host %s is dead: it did not renew", server.id, server.host_id)
+        await self.look()
 
     async def _watch_time(self) -> None:
         """Say when the work must stop, by the steady clock alone: the database may not answer."""
@@ -253,7 +328,7 @@ class LeaseKeeper:
                     self._is_late = True
                     _logger.error("the leases could not be renewed in time; active runs are stopped")
                     self.on_late()
-                await asyncio.sleep(self.times.lasts / 6)
+                await asyncio.sleep(self.times.renews_after)
 
     async def transact(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run the work in one transaction. Raises `StoreUnreachable` while the database is away."""

@@ -1,6 +1,6 @@
 """The rules of leases: who may renew, declare dead, take, release and write. Pure.
 
-The statements of `store/postgres/leases.py` apply the same rules to rows; a test compares both. ``now`` and
+The statements of `store/postgres/lease_table.py` apply the same rules to rows; a test compares both. ``now`` and
 ``expires_at`` are the database's clock. What an owner decides by itself uses only durations of its own steady clock.
 
 - A server is alive until it is declared dead. It may renew late: until somebody declared it dead, nobody took anything.
@@ -28,6 +28,24 @@ class LeaseTimes(Value, frozen=True):
     """How long a renewal lasts, by the database's clock."""
     stops_after: float
     """How long an owner works after it sent a renewal. Shorter than ``lasts``."""
+
+    @property
+    def renews_after(self) -> float:
+        """How long after a renewal the next one is sent."""
+        return self.lasts / 6
+
+    @property
+    def gives_up_after(self) -> float:
+        """How long a renewal may take: until the owner must stop."""
+        return self.stops_after - self.renews_after
+
+    @property
+    def asks_again_after(self) -> float:
+        """How long a renewal is waited for before it is sent over another connection, too.
+
+        A connection may lead nowhere without a word. So two more are tried before the owner must stop.
+        """
+        return self.gives_up_after / 3
 
 
 class ServerRow(Value, frozen=True):

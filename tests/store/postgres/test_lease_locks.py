@@ -55,7 +55,7 @@ def _check(sql: PostgresConnection) -> None:
 
 
 def _renew(sql: PostgresConnection, server_id: str = "one") -> bool:
-    return lease_table.renew(sql, server_id, lasts=60, address=None, info={"home": server_id})
+    return lease_table.renew(sql, server_id, lasts=60, address=None, info={"home": server_id})().is_renewed
 
 
 @pytest.mark.promise("W16")
@@ -119,7 +119,7 @@ def test_a_takeover_waits_for_a_commit_of_the_dead_owner(begin: Begin) -> None:
 @pytest.mark.promise("W16")
 def test_a_commit_after_the_death_is_refused(begin: Begin) -> None:
     death, commit, late = begin(), begin(), begin()
-    assert lease_table.declare_dead(death, "one")
+    assert lease_table.declare_dead(death, "one")()
     with pytest.raises(_WAITS):
         _check(commit)
     death.commit()
@@ -130,7 +130,7 @@ def test_a_commit_after_the_death_is_refused(begin: Begin) -> None:
 def _end(sql: PostgresConnection, change: str) -> None:
     """End the server ``one`` in one of the ways that there are."""
     if change == "declare":
-        assert lease_table.declare_dead(sql, "one")
+        assert lease_table.declare_dead(sql, "one")()
     elif change == "start again":
         lease_table.register(sql, "new", host_id="h", lasts=60, info={"home": "one"})
     elif change == "own alone":

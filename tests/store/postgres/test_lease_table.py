@@ -51,10 +51,10 @@ def test_renewals_and_deaths_follow_the_rules(sql: PostgresConnection) -> None:
     for server in _SERVERS:
         for statement, rule in (
             (
-                lambda: lease_table.renew(sql, "one", lasts=60, address=None, info={}),
+                lambda: lease_table.renew(sql, "one", lasts=60, address=None, info={})().is_renewed,
                 lease_rules.renew(server, now=_NOW, times=_TIMES),
             ),
-            (lambda: lease_table.declare_dead(sql, "one"), lease_rules.declare_dead(server, now=_NOW)),
+            (lambda: bool(lease_table.declare_dead(sql, "one")()), lease_rules.declare_dead(server, now=_NOW)),
         ):
             _done(sql, lambda server=server: (sql.execute("DELETE FROM servers"), _insert(sql, server)))  # type: ignore[misc]
             assert _done(sql, statement) is (rule is not None), server
@@ -103,3 +103,17 @@ def test_a_server_that_starts_again_in_its_home_replaces_itself_at_once(sql: Pos
     assert _done(sql, lambda: lease_table.take(sql, "wsp", server_id="second", kind="owner")) == 2
     _done(sql, lambda: lease_table.leave(sql, "second"))
     assert _done(sql, lambda: lease_table.read_leases(sql)) == ()
+
+
+def test_a_renewal_is_one_message(sql: PostgresConnection) -> None:
+    """Nothing is sent before the COMMIT, so no lock is held while the database waits for the server."""
+    _done(sql, lambda: lease_table.register(sql, "one", host_id="h", lasts=60, info={"home": "a"}))
+    _done(sql, lambda: lease_table.take(sql, "wsp", server_id="one", kind="owner"))
+    sql.begin(seconds=10.0)
+    answer = lease_table.renew(sql, "one", lasts=60, address="here", info={"home": "a"})
+    assert not sql.in_transaction
+    sql.commit()
+    look = answer()
+    assert look.is_renewed
+    assert [(server.id, server.address) for server in look.servers] == [("one", "here")]
+    assert [(lease.workspace_id, lease.server_id) for lease in look.leases] == [("wsp", "one")]

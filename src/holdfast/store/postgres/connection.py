@@ -23,9 +23,12 @@ from holdfast.store.postgres.dialect import Expression, bind
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
+_SHORTEST_CONNECT_SECONDS = 2.0
+"""libpq waits at least so long for a connection."""
 _SLACK_SECONDS = 2.0
 """How much longer than the database itself a client waits for the end of a statement."""
 _POLL_SECONDS = 0.5
+_SHORTEST_POLL_SECONDS = 0.01
 _IDLE_MILLISECONDS = 1500
 """How long a transaction may wait for its client. One that was paused in it must not hold the locks of all others."""
 
@@ -86,7 +89,9 @@ class _TimedConnection(psycopg.Connection[Any]):
     deadline = float("inf")
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = _POLL_SECONDS, timeout: float | None = None) -> T:
-        return super().wait(self._until_deadline(gen), interval=min(interval, _POLL_SECONDS), timeout=timeout)
+        left = max(self.deadline - time.monotonic(), 0.0)
+        interval = min(interval, _POLL_SECONDS, left / 4 + _SHORTEST_POLL_SECONDS)
+        return super().wait(self._until_deadline(gen), interval=interval, timeout=timeout)
 
     def _until_deadline(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
         try:
@@ -117,8 +122,11 @@ class PostgresConnection:
         """Whether to close it after its transaction: a connection keeps its buffers until then."""
 
     @classmethod
-    def open(cls, conninfo: str, *, read_write: bool = True) -> PostgresConnection:
-        """Connect. Raises `psycopg.OperationalError`."""
+    def open(cls, conninfo: str, *, read_write: bool = True, answer_seconds: float | None = None) -> PostgresConnection:
+        """Connect. Raises `psycopg.OperationalError`.
+
+        With ``answer_seconds`` a connection that leads nowhere is given up as soon as that, also while it is made.
+        """
         options: dict[str, Any] = {
             "application_name": "holdfast",
             "client_encoding": "UTF8",
@@ -132,6 +140,9 @@ class PostgresConnection:
         if read_write and "," in str(given.get("host") or given.get("hostaddr") or ""):
             options["target_session_attrs"] = "read-write"
         options = {name: value for name, value in options.items() if name not in given}
+        if answer_seconds is not None:
+            options["connect_timeout"] = int(min(max(answer_seconds, _SHORTEST_CONNECT_SECONDS), CONNECT_SECONDS))
+            options["tcp_user_timeout"] = int(answer_seconds * 1000)
         raw = _TimedConnection.connect(conninfo, autocommit=True, prepare_threshold=None, **options)
         return cls(raw)
 
@@ -147,18 +158,21 @@ class PostgresConnection:
     def in_transaction(self) -> bool:
         return not self.is_broken and self._raw.info.transaction_status != pq.TransactionStatus.IDLE
 
-    def begin(self, *, seconds: float, read_only: bool = False) -> None:
-        """Begin a transaction whose statements take at most so long, with their waits for locks."""
-        self._set_deadline(seconds)
+    def begin(self, *, seconds: float, read_only: bool = False, slack: float | None = None) -> None:
+        """Begin a transaction whose statements take at most so long, with their waits for locks.
+
+        ``slack``: how much longer their answer is waited for, if not as long as usual.
+        """
+        self._set_deadline(seconds, slack=slack)
         milliseconds = int(seconds * 1000)
         mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY" if read_only else "ISOLATION LEVEL READ COMMITTED"
         self.execute(f"BEGIN {mode}")
         self.execute(f"SET LOCAL statement_timeout = {milliseconds}")
         self.execute(f"SET LOCAL idle_in_transaction_session_timeout = {_IDLE_MILLISECONDS}")
 
-    def _set_deadline(self, seconds: float) -> None:
+    def _set_deadline(self, seconds: float, *, slack: float | None = None) -> None:
         if isinstance(self._raw, _TimedConnection):
-            self._raw.deadline = time.monotonic() + seconds + _SLACK_SECONDS
+            self._raw.deadline = time.monotonic() + seconds + (_SLACK_SECONDS if slack is None else slack)
 
     def query(self, statement: str, *, seconds: float) -> list[Any]:
         """Run one statement that is a transaction of its own. Returns its rows."""

@@ -7,12 +7,13 @@ key, so that it waits for no commit, and no commit waits for it.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from holdfast.schema.base import Value
-from holdfast.store.postgres.connection import PostgresConnection
+from holdfast.store.postgres.connection import PostgresConnection, PostgresRows
 
 LeaseKind: TypeAlias = Literal["owner", "caretaker"]
 """An owner has the directory and runs what is queued. A caretaker only keeps the books."""
@@ -42,6 +43,15 @@ class KnownLease(Value, frozen=True):
     kind: LeaseKind
 
 
+class FleetLook(NamedTuple):
+    """What a server sees when it renews."""
+
+    is_renewed: bool
+    """False if it was declared dead."""
+    servers: tuple[KnownServer, ...]
+    leases: tuple[KnownLease, ...]
+
+
 class WorkspacePlace(Value, frozen=True):
     """Where a workspace is, and who owns it."""
 
@@ -58,6 +68,7 @@ _SERVERS = (
     " extract(epoch FROM expires_at - clock_timestamp())::float8, dead, info::text, expires_at::text"
     " FROM servers ORDER BY started_at, id"
 )
+_LEASES = "SELECT workspace_id, server_id, fence, kind FROM leases WHERE server_id IS NOT NULL ORDER BY workspace_id"
 _LOCK_SERVER = "SELECT 1 FROM servers WHERE id = ? FOR UPDATE"
 
 
@@ -80,24 +91,30 @@ def announce(sql: PostgresConnection, server_id: str, *, address: str | None, in
     )
 
 
-def renew(sql: PostgresConnection, server_id: str, *, lasts: float, address: str | None, info: dict[str, Any]) -> bool:
-    """Renew all leases of a server. False if it was declared dead."""
+def renew(
+    sql: PostgresConnection, server_id: str, *, lasts: float, address: str | None, info: dict[str, Any]
+) -> Callable[[], FleetLook]:
+    """Renew all leases of a server, and read the servers and leases. The result is there when the caller commits."""
     renewed = sql.execute(
         "UPDATE servers SET expires_at = clock_timestamp() + make_interval(secs => ?), address = COALESCE(?, address),"
         " info = CAST(? AS jsonb) WHERE id = ? AND NOT dead RETURNING id",
         (lasts, address, msgspec.json.encode(info).decode(), server_id),
     )
-    return renewed.fetchone() is not None
+    servers, leases = sql.execute(_SERVERS), sql.execute(_LEASES)
+    return lambda: FleetLook(renewed.fetchone() is not None, _known_servers(servers), _known_leases(leases))
 
 
-def declare_dead(sql: PostgresConnection, server_id: str) -> bool:
-    """Declare a server dead whose time is over. False if it is not over, or the server is dead already."""
+def declare_dead(sql: PostgresConnection, server_id: str) -> Callable[[], bool]:
+    """Declare a server dead whose time is over. False if it is not over, or the server is dead already.
+
+    The result is there when the caller commits.
+    """
     sql.execute(_LOCK_SERVER, (server_id,))
     declared = sql.execute(
         "UPDATE servers SET dead = true WHERE id = ? AND NOT dead AND expires_at <= clock_timestamp() RETURNING id",
         (server_id,),
     )
-    return declared.fetchone() is not None
+    return lambda: declared.fetchone() is not None
 
 
 def leave(sql: PostgresConnection, server_id: str) -> None:
@@ -145,7 +162,10 @@ def release(sql: PostgresConnection, workspace_id: str, *, server_id: str, fence
 
 def read_servers(sql: PostgresConnection) -> tuple[KnownServer, ...]:
     """All servers, the oldest first; also those that died in the last days."""
-    rows = sql.execute(_SERVERS).fetchall()
+    return _known_servers(sql.execute(_SERVERS))
+
+
+def _known_servers(rows: PostgresRows) -> tuple[KnownServer, ...]:
     return tuple(
         KnownServer(
             id=row[0],
@@ -163,9 +183,10 @@ def read_servers(sql: PostgresConnection) -> tuple[KnownServer, ...]:
 
 def read_leases(sql: PostgresConnection) -> tuple[KnownLease, ...]:
     """The leases that are held."""
-    rows = sql.execute(
-        "SELECT workspace_id, server_id, fence, kind FROM leases WHERE server_id IS NOT NULL ORDER BY workspace_id"
-    ).fetchall()
+    return _known_leases(sql.execute(_LEASES))
+
+
+def _known_leases(rows: PostgresRows) -> tuple[KnownLease, ...]:
     return tuple(KnownLease(*row) for row in rows)
 
 

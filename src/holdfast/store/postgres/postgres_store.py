@@ -32,7 +32,7 @@ from holdfast.store.postgres.draft_table import DraftTable, StoredDrafts
 from holdfast.store.postgres.event_listener import EventListener
 from holdfast.store.postgres.lease_check import Fences
 from holdfast.store.postgres.postgres_writes import workspace_at
-from holdfast.store.postgres.reader_pool import ReaderPool
+from holdfast.store.postgres.reader_pool import Ask, ReaderPool
 from holdfast.store.postgres.single_owner import RENEW_SECONDS, SingleOwner, read_home_id
 from holdfast.store.postgres.word_index import WORD_INDEX
 from holdfast.store.protocol import CommitListener
@@ -48,6 +48,9 @@ T = TypeVar("T")
 
 READERS = 4
 OPEN_SECONDS = 30.0
+RENEWAL_SECONDS = 5.0
+_RENEWERS = 3
+"""Connections for renewals. One is enough while the database answers; the others are for those that lead nowhere."""
 
 _logger = logging.getLogger(__name__)
 
@@ -60,18 +63,27 @@ async def open_postgres_store(
     shared: tuple[str, ...] = (),
     fences: Fences | None = None,
     readers: int = READERS,
+    renewal_seconds: float = RENEWAL_SECONDS,
 ) -> PostgresStore:
     """Open the database, and make or migrate its tables. ``home``: the directory of this server's own files.
 
     ``host_id`` names the host of the directories; those below ``shared`` are on all hosts.
 
     Without ``fences`` the server is the only one: another gets `StoreLocked`. With ``fences`` several servers use the
-    database, and each commit needs the leases of the workspaces that it changes. Raises `StoreUnreachable`,
-    `StoreNewer`, `StoreDamaged` or `StoreUnwritable`.
+    database, and each commit needs the leases of the workspaces that it changes. A renewal that is not answered within
+    ``renewal_seconds`` is given up. Raises `StoreUnreachable`, `StoreNewer`, `StoreDamaged` or `StoreUnwritable`.
     """
     loop = asyncio.get_running_loop()
     return await asyncio.to_thread(
-        _open, conninfo, home=home, host_id=host_id, shared=shared, fences=fences, readers=readers, loop=loop
+        _open,
+        conninfo,
+        home=home,
+        host_id=host_id,
+        shared=shared,
+        fences=fences,
+        readers=readers,
+        renewal_seconds=renewal_seconds,
+        loop=loop,
     )
 
 
@@ -97,6 +109,7 @@ def _open(
     shared: tuple[str, ...],
     fences: Fences | None,
     readers: int,
+    renewal_seconds: float,
     loop: asyncio.AbstractEventLoop,
 ) -> PostgresStore:
     lock = OwnerLock(home / "postgres")
@@ -128,6 +141,7 @@ def _open(
         host_id=host_id,
         shared=shared,
         readers=readers,
+        renewal_seconds=renewal_seconds,
         identity=identity,
     )
 
@@ -148,6 +162,7 @@ class PostgresStore(LedgerReads):
         host_id: str,
         shared: tuple[str, ...],
         readers: int,
+        renewal_seconds: float,
         identity: tuple[str, int, int],
     ) -> None:
         held: Fences | None = fences or owner
@@ -162,6 +177,10 @@ class PostgresStore(LedgerReads):
         open_connection = partial(PostgresConnection.open, conninfo)
         self._pool = ReaderPool(open_connection, size=readers)
         self._read = self._pool.read
+        self._renewal_seconds = renewal_seconds
+        self._renewals = ReaderPool(
+            partial(open_connection, answer_seconds=renewal_seconds), size=_RENEWERS, name="store-lease"
+        )
         self._drafts = OpenDrafts()
         self._draft_table = DraftTable(open_connection)
         self._thread = CommitThread(
@@ -260,11 +279,16 @@ class PostgresStore(LedgerReads):
         self._require_open()
         return await self._pool.transact(work)
 
+    async def exchange(self, ask: Ask[T]) -> T:
+        """Run a transaction that is sent as one message, over a connection that is only used for leases, once."""
+        self._require_open()
+        return await self._renewals.exchange(ask, seconds=self._renewal_seconds)
+
     async def _renew(self, owner: SingleOwner) -> None:
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
-                await self._pool.transact(owner.renew)
+                await self.exchange(owner.renew)
             except HoldfastError as error:
                 _logger.warning("the lease of the database could not be renewed: %s", error)
 
@@ -335,6 +359,7 @@ class PostgresStore(LedgerReads):
         if self._owner is not None:
             with suppress(CommitRefused):
                 await self._pool.transact(self._owner.release)
+        await asyncio.to_thread(self._renewals.close)
         await asyncio.to_thread(self._pool.close)
         self._lock.release()
 

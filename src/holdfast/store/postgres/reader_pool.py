@@ -1,4 +1,7 @@
-"""A bounded pool of connections, each used by one thread: for reads, and for short transactions of others."""
+"""A bounded pool of connections, each used by one thread: for reads, and for short transactions of others.
+
+Renewals have a pool of their own (`exchange`): no read delays them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import psycopg
 
@@ -17,6 +21,7 @@ from holdfast.store.postgres.connection import PostgresConnection
 from holdfast.store.postgres.database_errors import as_store_error, is_lost, needs_new_connection, unreachable
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 READ_SECONDS = 30.0
 """How long one statement of a read may take."""
@@ -26,14 +31,16 @@ WAIT_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
 
 Open = Callable[[], PostgresConnection]
+Ask: TypeAlias = Callable[[PostgresConnection], Callable[[], T]]
+"""Executes the statements of a transaction without waiting for a result. Returns what reads the results."""
 
 
 class ReaderPool:
     """Connections are made when they are first needed."""
 
-    def __init__(self, open_connection: Open, *, size: int) -> None:
+    def __init__(self, open_connection: Open, *, size: int, name: str = "store-reader") -> None:
         self._open = open_connection
-        self._pool = ThreadPoolExecutor(size, thread_name_prefix="store-reader")
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
         self._local = threading.local()
         self._connections: set[PostgresConnection] = set()
         self._connections_lock = threading.Lock()
@@ -47,8 +54,15 @@ class ReaderPool:
         """Run the work in one transaction, once. Raises `StoreUnreachable` if its outcome is not known."""
         return await self._submit(self._run, work)
 
+    async def exchange(self, ask: Ask[T], *, seconds: float) -> T:
+        """Run a transaction that is sent as one message, once, and give up after so many seconds.
+
+        A connection that does not answer in time is not used again. Raises `StoreUnreachable` and the like.
+        """
+        return await self._submit(partial(self._exchange, seconds=seconds), ask)
+
     async def _submit(
-        self, function: Callable[[Callable[[PostgresConnection], T]], T], work: Callable[[PostgresConnection], T]
+        self, function: Callable[[Callable[[PostgresConnection], W]], T], work: Callable[[PostgresConnection], W]
     ) -> T:
         if self._closed.is_set():
             raise StoreUnwritable("the database is closed: the server is stopping")
@@ -78,10 +92,24 @@ class ReaderPool:
         except psycopg.Error as error:
             raise as_store_error(error) from error
 
-    def _in_transaction(self, work: Callable[[PostgresConnection], T], *, seconds: float, read_only: bool) -> T:
+    def _exchange(self, ask: Ask[T], *, seconds: float) -> T:
+        try:
+            return self._in_transaction(ask, seconds=seconds, read_only=False, slack=0.0)()
+        except psycopg.Error as error:
+            known = as_store_error(error)
+            raise (unreachable(error) if known is error else known) from error
+
+    def _in_transaction(
+        self,
+        work: Callable[[PostgresConnection], T],
+        *,
+        seconds: float,
+        read_only: bool,
+        slack: float | None = None,
+    ) -> T:
         sql = self._connection()
         try:
-            sql.begin(seconds=seconds, read_only=read_only)
+            sql.begin(seconds=seconds, read_only=read_only, slack=slack)
             result = work(sql)
             sql.commit()
         except BaseException as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -69,11 +70,12 @@ class SingleOwner:
             (self.server_id, ALL_WORKSPACES),
         )
 
-    def renew(self, sql: PostgresConnection) -> None:
+    def renew(self, sql: PostgresConnection) -> Callable[[], None]:
         sql.execute(
             "UPDATE servers SET expires_at = clock_timestamp() + ? * interval '1 second' WHERE id = ?",
             (EXPIRES_SECONDS, self.server_id),
         )
+        return lambda: None
 
     def release(self, sql: PostgresConnection) -> None:
         """Let another server take the database at once."""
