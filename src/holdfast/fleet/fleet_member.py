@@ -92,7 +92,7 @@ class FleetMember:
     async def start(self, shared: SharedParts, engine: Engine, services: Services) -> None:
         """Call this when the parts of the server are there, before it serves. Takes over what nobody owns."""
         self._shared, self._engine, self._services = shared, engine, services
-        self.keeper.on_late = engine.stop_turns
+        self.keeper.on_late, self.keeper.on_in_time = engine.stop_turns, engine.allow_turns
         self.keeper.info = self._about
         shared.store.listen(self._on_commit)
         await self.adopt()

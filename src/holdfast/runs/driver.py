@@ -45,6 +45,8 @@ class Driver:
 
     async def _drive(self) -> None:
         try:
+            if not self._engine_state.turns_allowed.is_set():
+                await self._wait_until_allowed()
             ending = await self._run_turn()
         except Exception as error:  # noqa: BLE001 - every error, also a bug of ours, ends this run
             ending = self._failed(error)
@@ -53,6 +55,17 @@ class Driver:
             self._active.turn_over.set_result(None)
             await self._subagents.wait_for_ends()
             await self._commit_end(ending)
+
+    async def _wait_until_allowed(self) -> None:
+        """The start was being committed when the server had to stop its work. Wait until it may go on."""
+        active = self._active
+        allowed = asyncio.ensure_future(self._engine_state.turns_allowed.wait())
+        try:
+            await asyncio.wait(
+                (allowed, active.stop_requested, active.end_committed), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            allowed.cancel()
 
     async def _run_turn(self) -> Ending:
         """Run the turn until it is over or abandoned."""

@@ -261,9 +261,26 @@ class Engine:
         await self._state.wait_forgotten(workspace_id)
 
     def stop_turns(self) -> None:
-        """Stop all active runs at once, whether or not that can be written. Their ends are written when possible."""
+        """Stop all active runs at once, whether or not that can be written, and begin nothing until `allow_turns`.
+
+        Their ends are written when possible.
+        """
+        self._state.turns_allowed.clear()
         for active in tuple(self._state.active_runs.values()):
             active.stop("server_stop")
+
+    def allow_turns(self) -> None:
+        """Let the queues go on after `stop_turns`."""
+        self._state.turns_allowed.set()
+        for mailbox in tuple(self._state.mailboxes.values()):
+            if mailbox.state is not None:
+                _ = mailbox.post(self._plan_go_on, must_be_written=True)
+
+    async def _plan_go_on(self, state: LaneState) -> CommitPlan[None]:
+        """Start the next run, unless the lane was closed meanwhile."""
+        if state.lane.lifecycle != "open":
+            return CommitPlan(state, None)
+        return self._state.plan_decision(state, decide_all(state.lane, Open())).with_answer(None)
 
     def note_end(self, run: Run) -> None:
         """Wake the waiters of a run that has ended, here or at another server. Called for each end in the log."""
@@ -383,6 +400,11 @@ class Engine:
     def loaded(self, mailbox: Mailbox) -> None:
         """Part of `MailboxOwner`."""
         self._state.lane_loaded(mailbox.session_id)
+
+    def state_now(self, state: LaneState) -> LaneState:
+        """Part of `MailboxOwner`."""
+        lane = self._state.lane_now(state.lane)
+        return state if lane is state.lane else replace(state, lane=lane)
 
     def applied(self, mailbox: Mailbox, plan: CommitPlan[Any], committed: Committed) -> None:
         """Part of `MailboxOwner`. Each change takes effect even if another one fails."""

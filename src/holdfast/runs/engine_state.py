@@ -23,7 +23,7 @@ from holdfast.runs.lane.commit_plan import (
 )
 from holdfast.runs.lane.decisions import decide_all
 from holdfast.runs.lane.protocol import Command, Decision
-from holdfast.runs.lane.state import RunStopReason
+from holdfast.runs.lane.state import Lane, RunStopReason
 from holdfast.runs.mailbox import CommittedAnswer, Mailbox, MailboxOwner
 from holdfast.runs.start_order import StartOrder
 from holdfast.schema.base import Value
@@ -233,6 +233,9 @@ class EngineState:
         self.stopping = False
         self.has_stopped = False
         """Whether what cannot be written is left to the next start."""
+        self.turns_allowed = asyncio.Event()
+        """Not set while the server may begin nothing."""
+        self.turns_allowed.set()
         self.intents = intents
         """Where a cancel or a stop is noted that the database cannot take; `None`: nowhere."""
         self.left_intents: dict[str, tuple[Intent, ...]] = {}
@@ -245,6 +248,11 @@ class EngineState:
     def now(self, *, later: float = 0.0) -> str:
         """The current time, or the time in ``later`` seconds."""
         return rfc3339(self._clock() + later)
+
+    def lane_now(self, lane: Lane) -> Lane:
+        """The lane as it is to be decided on now: whether the next run may start."""
+        may_start = self.turns_allowed.is_set()
+        return lane if lane.may_start == may_start else replace(lane, may_start=may_start)
 
     def lane_loaded(self, session_id: str) -> None:
         """Call this when the lane has committed the intents that were left for it."""

@@ -51,6 +51,10 @@ class MailboxOwner(Protocol):
         """The plan of `load` is committed."""
         ...
 
+    def state_now(self, state: LaneState) -> LaneState:
+        """The committed state as it is to be decided on now."""
+        ...
+
     def applied(self, mailbox: Mailbox, plan: CommitPlan[Any], committed: Committed) -> None:
         """Start and stop turns and wake waiters after a commit. Must not raise: the commit stands."""
         ...
@@ -254,7 +258,7 @@ class Mailbox:
         if self.state is None:
             await self._load(request)
         assert self.state is not None
-        plan = await request.planner(self.state)
+        plan = await request.planner(self._owner.state_now(self.state))
         if request.is_cancel and (end := await self._end_after_cancel(request, plan)) is not None:
             return await self._commit_with_end(plan, end)
         return CommittedAnswer(plan.answer, await self._commit(plan, uses_reserve=request.uses_reserve))

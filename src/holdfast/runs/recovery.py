@@ -116,6 +116,7 @@ async def load_lane(engine_state: EngineState, session: Session) -> CommitPlan[N
     lane = lane_of(rows)
     if lane.lifecycle == "open":
         lane = replace(lane, lifecycle="closed")
+    lane = engine_state.lane_now(lane)
     state = LaneState(session, lane, rows.lane, {run.id: run for run in rows.runs})
     commands = await _due_commands(engine_state, session, lane, rows.runs)
     if not commands:

@@ -75,7 +75,7 @@ _IN_DECIDE = {
     "a moved run is one place too far back": ("order.insert(position - 1, run)", "order.insert(position, run)"),
     "a run starts in a closed lane": ('lane.lifecycle == "open" and lane.active is None', "lane.active is None"),
     "a run starts while another has the turn": (" and lane.active is None and lane.paused", " and lane.paused"),
-    "a run starts in a paused lane": (" and lane.paused is None and lane.queue", " and lane.queue"),
+    "a run starts in a paused lane": (" and lane.paused is None\n", "\n"),
     "the last queued run starts first": (
         "lane.queue:\n        _start(draft, lane.queue[0])",
         "lane.queue:\n        _start(draft, lane.queue[-1])",

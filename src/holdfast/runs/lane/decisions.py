@@ -19,6 +19,7 @@ The states of a run::
 - A pause only keeps the next run from starting. A pause by the user lasts until resume or a cancel of the session;
   other cancels do not end it. A pause by a server stop also ends when the queue is empty. A pause for
   `after: "success"` lasts while that run is the next one and the run before it did not complete.
+- While the server may begin nothing (`may_start`), runs are accepted and end, but none starts.
 """
 
 from __future__ import annotations
@@ -312,7 +313,7 @@ def _cancel_run(draft: _Draft, run: LaneRun | None, reason: RunStopReason) -> Co
 def _resume(draft: _Draft) -> None:
     _require_open(draft.lane)
     draft.set(hold=None)
-    if draft.lane.active is None and draft.lane.queue:
+    if draft.lane.active is None and draft.lane.queue and draft.lane.may_start:
         _start(draft, draft.lane.queue[0])
 
 
@@ -373,7 +374,8 @@ def _settle(draft: _Draft) -> None:
         draft.changes.append(DeletionCompleted())
     if lane.hold == "server_stop" and not lane.queue:
         draft.set(hold=None)
-    if lane.lifecycle == "open" and lane.active is None and lane.paused is None and lane.queue:
+    is_free = lane.lifecycle == "open" and lane.active is None and lane.paused is None
+    if is_free and lane.may_start and lane.queue:
         _start(draft, lane.queue[0])
 
 

@@ -96,6 +96,8 @@ class Lane(Value, frozen=True, kw_only=True):
     last_end: EndState | None = None
     """How the last run that had the turn ended; `after: "success"` depends on it."""
     lifecycle: LaneLifecycle = "open"
+    may_start: bool = True
+    """False while the server may begin nothing. It is not stored: the engine sets it before each decision."""
 
     @property
     def active(self) -> LaneRun | None:
