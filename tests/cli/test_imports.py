@@ -33,9 +33,9 @@ sys.exit(status)
 """
 
 
-def _loaded(sh: CliShell, *words: str) -> set[str]:
+def _loaded(sh: CliShell, *words: str, program: str = PROGRAM) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words],
+        [sys.executable, "-c", program, *words],
         capture_output=True,
         text=True,
         check=True,
@@ -57,6 +57,22 @@ def test_no_heavy_module_is_imported(sh: CliShell, words: tuple[str, ...]) -> No
     loaded = _loaded(sh, *words)
     assert loaded & FORBIDDEN == set()
     assert not [name for name in loaded if name.startswith(("holdfast.server", "holdfast.models", "holdfast.app"))]
+
+
+SERVE = """
+import sys
+import holdfast.app
+from holdfast.cli import main
+holdfast.app.serve_until_stopped = lambda *args, **options: True
+status = main(sys.argv[1:])
+print("\\n" + " ".join(sys.modules), file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def test_a_server_reads_its_options_without_argparse(sh: CliShell) -> None:
+    loaded = _loaded(sh, "serve", "--listen", "127.0.0.1:0", "--idle-exit", program=SERVE)
+    assert loaded & {"argparse", "gettext"} == set()
 
 
 AT_REQUESTS = """

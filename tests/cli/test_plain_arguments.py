@@ -73,7 +73,28 @@ def test_mistakes_and_unusual_forms_are_left_to_argparse(args: list[str]) -> Non
     assert _read("run", ["hi", *args]) is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--listen 127.0.0.1:0",
+        "--listen=127.0.0.1:0 --idle-exit",
+        "--token-file t --allow-remote --crush auto --listen [::1]:8000",
+        "--debug -C /tmp --idle-exit",
+    ],
+)
+def test_a_plain_line_of_a_command_without_words_is_read_as_argparse_reads_it(line: str) -> None:
+    args = line.split()
+    assert _read("serve", args) == _parse("serve", args)
+
+
+@pytest.mark.parametrize("args", [["word"], ["-"], ["--"], ["--", "word"], ["--listen"], ["--lis", "x"], ["--help"]])
+def test_words_are_left_to_argparse_by_a_command_without_words(args: list[str]) -> None:
+    assert _read("serve", ["--idle-exit", *args]) is None
+
+
 _OPTIONS = ["--model", "--mode", "--quiet", "-q", "--json", "--output", "--attach", "--timeout", "--max-steps", "-C"]
+_OPTIONS += ["--listen", "--idle-exit", "--crush"]
 _TEXTS = ["auto", "json", "5m", "3", "-1", "a b", "", "-", "--", "-x", "é", "x=y"]
 _JOINED = st.tuples(st.sampled_from(_OPTIONS), st.sampled_from(_TEXTS)).map("=".join)
 

@@ -76,7 +76,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
     ),
     "Editors": (CliCommand("acp", "acp:configure", "be the agent of an editor, on stdin and stdout"),),
     "Server": (
-        CliCommand("serve", "serve:configure", "run the server in the foreground"),
+        CliCommand("serve", "serve:configure", "run the server in the foreground", has_plain_arguments=True),
         CliCommand("status", "server:configure_status", "show whether a server runs and what it does"),
         CliCommand("stop", "server:configure_stop", "stop the server; queued runs are kept"),
         CliCommand("fleet", "fleet:configure", "list the servers that share a database, and what each owns"),

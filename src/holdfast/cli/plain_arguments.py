@@ -1,7 +1,7 @@
 """Read a plain command line without argparse.
 
-To import argparse and to make a parser with all options takes a tenth of the time of a `holdfast run`. Help, mistakes
-and unusual forms are left to argparse, so that there is one set of messages.
+To import argparse and to make a parser with all options takes a tenth of the time of a `holdfast run`, and memory that
+a server never gives back. Help, mistakes and unusual forms are left to argparse, so that there is one set of messages.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ class PlainArguments:
 
     def __init__(self) -> None:
         self.words_argument: str | None = None
+        """The argument that collects all words. A command without one takes only options."""
         self._options: dict[str, PlainOption] = {}
         self._defaults: dict[str, Any] = {}
         self.add_argument("--debug", action="store_true", default=None)
@@ -40,18 +41,18 @@ class PlainArguments:
 
     def read(self, args: Sequence[str]) -> dict[str, Any] | None:
         """The value of each argument by its name; ``None`` if argparse must read the command line."""
-        assert self.words_argument is not None
         values = dict(self._defaults)
         words: list[str] = []
         rest = iter(args)
         for arg in rest:
-            if arg == "--":
-                words.extend(rest)
-            elif not arg.startswith("-") or arg == "-":
-                words.append(arg)
+            if arg == "--" or not arg.startswith("-") or arg == "-":
+                if self.words_argument is None:
+                    return None
+                words.extend(rest if arg == "--" else [arg])
             elif not self._read_option(arg, rest, values):
                 return None
-        values[self.words_argument] = words
+        if self.words_argument is not None:
+            values[self.words_argument] = words
         return values
 
     def _read_option(self, arg: str, rest: Iterator[str], values: dict[str, Any]) -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from holdfast.cli.argument_parser import Parser
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.locations import Locations
 
+if TYPE_CHECKING:
+    import argparse
 
-def configure(parser: Parser) -> None:
+    from holdfast.cli.argument_parser import Parser
+    from holdfast.cli.plain_arguments import PlainArguments
+
+
+def configure(parser: Parser | PlainArguments) -> None:
     parser.explain(
         "Run the server in the foreground until it is stopped. Other commands start the server in the background when\n"
         "they need it; run it yourself to watch it or to listen on TCP. It always listens on its private Unix socket.",
