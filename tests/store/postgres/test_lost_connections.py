@@ -18,6 +18,7 @@ from holdfast.store.postgres import (
     commit_thread,
     connection,
     open_postgres_store,
+    outage,
     postgres_store,
     reader_pool,
 )
@@ -112,7 +113,8 @@ async def test_a_database_that_is_away_is_waited_for_then_refused_and_found_agai
     ledger: PostgresStore, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit_thread, "WAIT_SECONDS", 0.3)
-    monkeypatch.setattr(reader_pool, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(outage, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(outage, "PROBE_SECONDS", 0.0)
     proxy.is_down = True
     proxy.cut_all()
     with pytest.raises(StoreUnreachable, match="nothing was changed"):
@@ -122,6 +124,50 @@ async def test_a_database_that_is_away_is_waited_for_then_refused_and_found_agai
     proxy.is_down = False
     assert (await ledger.messages("ses_1", limit=9)).items == ()
     assert (await ledger.commit(says("msg_2", "y"))).numbers == (2,)
+
+
+@pytest.mark.promise("R14")
+async def test_many_reads_of_a_database_that_is_away_wait_once_and_are_then_refused_without_a_try(
+    ledger: PostgresStore, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(outage, "PROBE_SECONDS", 3600.0)
+    proxy.is_down = True
+    proxy.cut_all()
+    tries = 0
+    open_connection = connection.PostgresConnection.open
+
+    def counted(address: str) -> connection.PostgresConnection:
+        nonlocal tries
+        tries += 1
+        return open_connection(address)
+
+    pool = reader_pool.ReaderPool(lambda: counted(proxy.address), size=2)
+    reads = [pool.read(lambda sql: None) for _ in range(20)]
+    found = await asyncio.gather(*reads, return_exceptions=True)
+    assert [type(each) for each in found] == [StoreUnreachable] * 20
+    tried = tries
+    with pytest.raises(StoreUnreachable):
+        await pool.read(lambda sql: None)
+    assert tries == tried
+    proxy.is_down = False
+    monkeypatch.setattr(outage, "PROBE_SECONDS", 0.0)
+    assert await pool.read(lambda sql: "back") == "back"
+    await asyncio.to_thread(pool.close)
+
+
+@pytest.mark.promise("R14")
+async def test_a_transaction_whose_old_connection_was_cut_is_done_over_a_new_one(
+    ledger: PostgresStore, proxy: CuttingProxy
+) -> None:
+    def work(sql: connection.PostgresConnection) -> int:
+        return int(sql.execute("UPDATE log SET pruned = pruned RETURNING last").fetchone()[0])
+
+    pool = reader_pool.ReaderPool(lambda: connection.PostgresConnection.open(proxy.address), size=1)
+    before = await pool.transact(work)
+    proxy.cut_all()
+    assert await pool.transact(work) == before
+    await asyncio.to_thread(pool.close)
 
 
 @pytest.mark.promise("R14")

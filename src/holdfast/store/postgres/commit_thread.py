@@ -42,6 +42,7 @@ from holdfast.store.postgres.database_errors import (
 )
 from holdfast.store.postgres.known_rows import KnownRows
 from holdfast.store.postgres.lease_check import Fences, LeaseCheck
+from holdfast.store.postgres.outage import WAIT_SECONDS, Outage
 from holdfast.store.postgres.postgres_writes import PostgresTransaction, apply_postgres_write, write_statistics
 from holdfast.store.postgres.word_index import WORD_INDEX
 from holdfast.store.records import CommittedEvent
@@ -53,7 +54,6 @@ _logger = logging.getLogger(__name__)
 
 COMMIT_SECONDS = 5.0
 """How long a statement of a commit may take, with its wait for locks."""
-WAIT_SECONDS = 5.0
 MAINTENANCE_COMMITS = 200
 _PAUSE_SECONDS = 0.05
 _REPEATS = 5
@@ -124,6 +124,7 @@ class CommitThread:
         fences: Fences,
         host_of: Callable[[str], str],
         notifies: bool,
+        outage: Outage,
     ) -> None:
         self._open = open_connection
         self._loop = loop
@@ -134,6 +135,7 @@ class CommitThread:
         self._known = KnownRows(fences)
         self._host_of = host_of
         self._notifies = notifies
+        self._outage = outage
         self._queue: WorkQueue[PendingCall | PendingFollow] = WorkQueue()
         self._sql: PostgresConnection | None = None
         self._lost_since: float | None = None
@@ -378,6 +380,7 @@ class CommitThread:
             self._lost_since = time.monotonic()
             _logger.warning("the database does not answer: %s", " ".join(str(error).split()))
         self._lost_by = error
+        self._outage.lost(error, now=time.monotonic())
 
     def _wait_for_database(self, error: BaseException) -> bool:
         """Return whether to try again: for some time after the database was lost, counted once for all batches."""
@@ -392,6 +395,7 @@ class CommitThread:
 
     def _found(self) -> None:
         """The database answers."""
+        self._outage.answered()
         self._lost_since, self._lost_by, self._is_stuck, self._told = None, None, False, None
 
     def _pause(self, error: BaseException, group: list[PendingBatch]) -> None:

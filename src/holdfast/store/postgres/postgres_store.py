@@ -31,6 +31,7 @@ from holdfast.store.postgres.database_errors import as_store_error
 from holdfast.store.postgres.draft_table import DraftTable, StoredDrafts
 from holdfast.store.postgres.event_listener import EventListener
 from holdfast.store.postgres.lease_check import Fences
+from holdfast.store.postgres.outage import Outage
 from holdfast.store.postgres.postgres_writes import workspace_at
 from holdfast.store.postgres.reader_pool import Ask, ReaderPool
 from holdfast.store.postgres.single_owner import RENEW_SECONDS, SingleOwner, read_home_id
@@ -175,7 +176,8 @@ class PostgresStore(LedgerReads):
         self._riding = RidingWrites(self._submit, loop=loop)
         self._log_id, self._last, self._pruned = identity
         open_connection = partial(PostgresConnection.open, conninfo)
-        self._pool = ReaderPool(open_connection, size=readers)
+        outage = Outage()
+        self._pool = ReaderPool(open_connection, size=readers, outage=outage)
         self._read = self._pool.read
         self._renewal_seconds = renewal_seconds
         self._renewals = ReaderPool(
@@ -191,6 +193,7 @@ class PostgresStore(LedgerReads):
             fences=held,
             host_of=partial(_host_of, host_id=host_id, shared=shared),
             notifies=owner is None,
+            outage=outage,
         )
         self._thread.start()
         self._event_listener: EventListener | None = None

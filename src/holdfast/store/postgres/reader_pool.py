@@ -19,6 +19,7 @@ import psycopg
 from holdfast.errors import StoreUnwritable
 from holdfast.store.postgres.connection import PostgresConnection
 from holdfast.store.postgres.database_errors import as_store_error, is_lost, needs_new_connection, unreachable
+from holdfast.store.postgres.outage import Outage
 
 T = TypeVar("T")
 W = TypeVar("W")
@@ -26,8 +27,6 @@ W = TypeVar("W")
 READ_SECONDS = 30.0
 """How long one statement of a read may take."""
 RUN_SECONDS = 5.0
-WAIT_SECONDS = 5.0
-"""How long a read waits for a database that does not answer."""
 _PAUSE_SECONDS = 0.1
 
 Open = Callable[[], PostgresConnection]
@@ -38,8 +37,11 @@ Ask: TypeAlias = Callable[[PostgresConnection], Callable[[], T]]
 class ReaderPool:
     """Connections are made when they are first needed."""
 
-    def __init__(self, open_connection: Open, *, size: int, name: str = "store-reader") -> None:
+    def __init__(
+        self, open_connection: Open, *, size: int, name: str = "store-reader", outage: Outage | None = None
+    ) -> None:
         self._open = open_connection
+        self._outage = outage or Outage()
         self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
         self._local = threading.local()
         self._connections: set[PostgresConnection] = set()
@@ -48,10 +50,17 @@ class ReaderPool:
 
     async def read(self, query: Callable[[PostgresConnection], T], /) -> T:
         """Return the result of the query, which sees one state of the database. Repeated if the connection is lost."""
-        return await self._submit(self._read, query)
+        began = time.monotonic()
+        refused = self._outage.refusal(now=began)
+        if refused is not None:
+            raise refused
+        return await self._submit(partial(self._read, began=began), query)
 
     async def transact(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Run the work in one transaction, once. Raises `StoreUnreachable` if its outcome is not known."""
+        """Run the work in one transaction, once; again if its connection was lost before the commit.
+
+        Raises `StoreUnreachable` if its outcome is not known.
+        """
         return await self._submit(self._run, work)
 
     async def exchange(self, ask: Ask[T], *, seconds: float) -> T:
@@ -75,22 +84,31 @@ class ReaderPool:
         for connection in self._connections:
             connection.close()
 
-    def _read(self, query: Callable[[PostgresConnection], T]) -> T:
-        give_up = time.monotonic() + WAIT_SECONDS
+    def _read(self, query: Callable[[PostgresConnection], T], *, began: float) -> T:
+        """``began``: when it was submitted. Reads that waited for a thread meanwhile do not wait once more."""
         while True:
             try:
-                return self._in_transaction(query, seconds=READ_SECONDS, read_only=True)
+                result = self._in_transaction(query, seconds=READ_SECONDS, read_only=True)
             except psycopg.Error as error:
                 if not is_lost(error):
                     raise as_store_error(error) from error
-                if time.monotonic() > give_up or self._closed.wait(_PAUSE_SECONDS):
+                now = time.monotonic()
+                self._outage.lost(error, now=now)
+                if self._outage.must_give_up(began=began, now=now) or self._closed.wait(_PAUSE_SECONDS):
                     raise unreachable(error) from error
+            else:
+                self._outage.answered()
+                return result
 
     def _run(self, work: Callable[[PostgresConnection], T]) -> T:
-        try:
-            return self._in_transaction(work, seconds=RUN_SECONDS, read_only=False)
-        except psycopg.Error as error:
-            raise as_store_error(error) from error
+        is_again = False
+        while True:
+            try:
+                return self._in_transaction(work, seconds=RUN_SECONDS, read_only=False)
+            except psycopg.Error as error:
+                if is_again or not is_lost(error) or self._local.is_committing:
+                    raise as_store_error(error) from error
+                is_again = True  # the connection was an old one, and the database may be there
 
     def _exchange(self, ask: Ask[T], *, seconds: float) -> T:
         try:
@@ -107,10 +125,12 @@ class ReaderPool:
         read_only: bool,
         slack: float | None = None,
     ) -> T:
+        self._local.is_committing = False
         sql = self._connection()
         try:
             sql.begin(seconds=seconds, read_only=read_only, slack=slack)
             result = work(sql)
+            self._local.is_committing = True
             sql.commit()
         except BaseException as error:
             if needs_new_connection(error):
