@@ -1,6 +1,6 @@
 """Looks at the servers and leases at once when they may have changed, instead of with the next renewal.
 
-One look serves all that asked before it began, and there are at most so many in a second.
+One look serves all that asked before it began. There is a pause after each, which is longer if looks take long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from holdfast.tasks import OwnedTasks
 
 _logger = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 0.05
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_PAUSE_SHARE = 4.0
+"""How much longer the pause is than the look before it: a large table, or a slow database, is read less often."""
 
 
 class FleetLooks:
@@ -44,12 +46,15 @@ class FleetLooks:
         await self._tasks.finish(seconds=0.0)
 
     async def _look_while_wanted(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._is_wanted:
             self._is_wanted = False
+            begun = loop.time()
             try:
                 await self._look()
             except HoldfastError as error:  # the next renewal looks, too
                 _logger.debug("cannot look at the fleet now: %s", error)
             for listener in tuple(self._listeners):
                 listener()
-            await asyncio.sleep(_PAUSE_SECONDS)
+            took = loop.time() - begun
+            await asyncio.sleep(min(max(_SHORTEST_PAUSE, took * _PAUSE_SHARE), _LONGEST_PAUSE))
