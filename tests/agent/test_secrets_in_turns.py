@@ -27,14 +27,19 @@ async def test_a_secret_split_between_deltas_reaches_no_client(tmp_path: Path, c
         script(provider, Answer((Say(f"It is {PLANTED}, as you said. plant", chunk=chunk),)))
         seen: list[str] = []
 
+        opened = asyncio.Event()
+
         async def follow() -> None:
             async for item in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
+                if item.kind == "hello":
+                    opened.set()
                 if item.kind == "delta":
                     seen.append(json.loads(item.body)["text"])
                 if item.kind == "run.finished":
                     return
 
         following = asyncio.create_task(follow())
+        await opened.wait()  # a stream that begins later gets a snapshot instead of deltas
         run = await harness.run("go", model=model(WIRE))
         assert run.state == "completed"
         await following
@@ -48,8 +53,12 @@ async def test_letters_that_may_begin_a_key_are_shown_when_the_model_pauses(tmp_
         script(provider, Answer((Say("Go up"), Gate("later"), Say(f" and {PLANTED}."))))
         seen: list[str] = []
 
+        opened = asyncio.Event()
+
         async def follow() -> None:
             async for item in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
+                if item.kind == "hello":
+                    opened.set()
                 if item.kind == "delta":
                     seen.append(json.loads(item.body)["text"])
                     if "".join(seen) == "Go up":
@@ -58,6 +67,7 @@ async def test_letters_that_may_begin_a_key_are_shown_when_the_model_pauses(tmp_
                     return
 
         following = asyncio.create_task(follow())
+        await opened.wait()  # a stream that begins later gets a snapshot instead of deltas
         run = await harness.run("go", model=model(WIRE))
         assert run.state == "completed"
         await following
