@@ -63,13 +63,13 @@ def test_doctor_names_what_landlock_does_not_cover() -> None:
 
 
 def test_doctor_uses_the_probe_of_the_server(sh: CliShell) -> None:
-    with SyncClient(ServerAddress(path=str(sh.locations.socket))) as client:
+    shown = [finding["what"] for finding in sh("doctor", "--json").json if finding["area"] == "sandbox"]
+    with SyncClient(ServerAddress(path=str(sh.locations.socket))) as client:  # the command has started the server
         found = client.sandbox()
     probed = probe_sandboxes()
     assert (found.backend, found.namespace) == (probed.backend, probed.namespace)
     assert (found.bubblewrap, found.landlock) == (probed.bubblewrap, probed.landlock)
     assert found.not_covered == probed.not_covered
-    shown = [finding["what"] for finding in sh("doctor", "--json").json if finding["area"] == "sandbox"]
     names = {"namespace": "a mount namespace", "bubblewrap": "bubblewrap", "landlock": "Landlock", None: "not confined"}
     assert any(names[found.backend] in what for what in shown)
 

@@ -1,6 +1,7 @@
 """`holdfast hooks`, and what `holdfast run` shows of hooks."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,11 +14,12 @@ DOCS = Path(__file__).parents[3] / "docs" / "extensions.md"
 
 @pytest.fixture
 def add_config(sh: CliShell) -> Iterator[Callable[[str], object]]:
-    """Adds to the settings for one test."""
+    """Adds to the settings for one test, which may add settings of the project, too."""
     file = sh.locations.config_file
     before = file.read_text()
     yield lambda text: file.write_text(f"{before}\n{text}")
     file.write_text(before)
+    shutil.rmtree(sh.work / ".claude", ignore_errors=True)
 
 
 def test_the_example_in_the_documentation_denies_a_push(

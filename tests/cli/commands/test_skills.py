@@ -1,7 +1,20 @@
 """`holdfast skills` and `holdfast commands`."""
 
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
 from tests.cli.cli_shell import CliShell
 from tests.cli.doc_examples import documented_file
+
+
+@pytest.fixture(autouse=True)
+def _own_files(sh: CliShell) -> Iterator[None]:
+    """Each test has its own skills, commands and agents."""
+    yield
+    for folder in (*(sh.locations.config_dir / name for name in ("skills", "commands", "agents")), sh.work / ".claude"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_skills_are_listed_with_their_state(sh: CliShell) -> None:
