@@ -497,6 +497,7 @@ class RootSupervisor:
     def _supervise(self, parent: int) -> int:
         """Take requests of the server and run their commands, as long as the server wants. Returns the exit status."""
         exits = ChildExitPipe()
+        gc.freeze()  # what is shared with the root supervisor is never looked at
         while True:
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
@@ -515,6 +516,8 @@ class RootSupervisor:
                     return status
             self._prepares_starter = kind.in_namespace
             self._tell_root(None)
+            del supervisor
+            gc.collect()
 
     def _take_request(self) -> tuple[CommandKind | None, list[int]]:
         """Wait for a request. Returns its kind and the descriptors that come with it; no kind if the server ended."""
@@ -563,7 +566,7 @@ def main(descriptor: int) -> None:
         signal.signal(getattr(signal, name), lambda *_: None)
     _prctl(_PR_SET_NAME, b"holdfast-superv")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    gc.disable()  # a collection would copy the memory that forked processes share; supervisors make no cycles
+    gc.disable()  # a collection would copy the memory that forked processes share
     if IS_LINUX:
         prepare_namespaces()
     with socket.socket(fileno=descriptor) as server:
