@@ -137,6 +137,20 @@ def _rename(cluster: PostgresCluster, name: str, new: str) -> None:
                 return
 
 
+async def test_a_database_that_hangs_is_503_and_recovers(
+    own_cluster: PostgresCluster, start_server: StartServer, provider: Provider, tmp_path: Path
+) -> None:
+    address = await asyncio.to_thread(own_cluster.new_database)
+    async with serving(start_server, address, tmp_path) as served:
+        await asyncio.to_thread(own_cluster.pause)
+        said = await served.prompts.refused_with("store_unreachable")
+        assert "did not answer in time" in said
+        with pytest.raises(StoreUnreachable):
+            await served.player.client.session(served.session_id)
+        await asyncio.to_thread(own_cluster.resume)
+        await served.recovers()
+
+
 async def test_an_empty_database_in_place_of_ours_is_503_and_recovers(
     own_cluster: PostgresCluster, start_server: StartServer, provider: Provider, tmp_path: Path
 ) -> None:

@@ -141,12 +141,25 @@ class PostgresCluster:
         self._process.wait(timeout=60)
         self._process = None
 
-    def _kill_children(self) -> None:
-        """Backends notice that their postmaster is gone only when they next wait."""
-        os.kill(self.pid, signal.SIGSTOP)  # first, so that it starts no others
+    def pause(self) -> None:
+        """Have the server say nothing any more, without closing anything, until `resume`."""
+        for child in self._stopped_children():
+            os.kill(child, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for pid in (*self._stopped_children(), self.pid):
+            os.kill(pid, signal.SIGCONT)
+
+    def _stopped_children(self) -> list[int]:
+        """Stop the postmaster, so that it starts no others. Returns its children."""
+        os.kill(self.pid, signal.SIGSTOP)
         while _process_state(self.pid) != "T":
             time.sleep(0.01)
-        children = [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+        return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+
+    def _kill_children(self) -> None:
+        """Backends notice that their postmaster is gone only when they next wait."""
+        children = self._stopped_children()
         for child in children:
             os.kill(child, signal.SIGKILL)
         dead = ("", "Z", "X")

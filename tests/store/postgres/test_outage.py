@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+from holdfast.store.postgres.connection import SilentDatabase
 from holdfast.store.postgres.outage import PROBE_SECONDS, WAIT_SECONDS, Outage
 
 pytestmark = pytest.mark.promise("R14")
@@ -62,3 +63,34 @@ def test_an_answer_ends_the_refusals_at_once() -> None:
     assert outage.refusal(now=106.0) is None
     outage.lost(LOST, now=107.0)
     assert outage.refusal(now=108.0) is None
+
+
+def test_a_silent_database_is_lost_since_its_first_answer_was_missing() -> None:
+    outage = Outage()
+    outage.lost(SilentDatabase(since=100.0), now=100.0 + WAIT_SECONDS)
+    assert outage.must_give_up(began=103.0, now=100.0 + WAIT_SECONDS)
+
+
+def test_the_next_one_tries_when_the_one_before_has_failed() -> None:
+    outage = Outage()
+    outage.lost(LOST, now=100.0)
+    assert outage.refusal(now=106.0) is None
+    assert outage.refusal(now=109.0) is not None  # it still tries
+    outage.lost(LOST, now=111.0)
+    assert outage.refusal(now=111.0) is None
+
+
+def test_one_that_never_says_how_it_ended_does_not_keep_others_from_trying() -> None:
+    outage = Outage()
+    outage.lost(LOST, now=100.0)
+    assert outage.refusal(now=106.0) is None
+    assert outage.refusal(now=106.0 + 2 * WAIT_SECONDS) is None
+
+
+def test_what_waited_for_its_turn_during_the_loss_is_refused_without_a_try() -> None:
+    outage = Outage()
+    assert outage.late_refusal(began=90.0, now=100.0) is None  # it was only late
+    outage.lost(LOST, now=100.0)
+    assert outage.late_refusal(began=101.0, now=102.0) is None
+    assert outage.late_refusal(began=101.0, now=100.0 + WAIT_SECONDS) is not None
+    assert outage.late_refusal(began=106.0, now=106.0) is None  # it is the one that tries

@@ -36,6 +36,7 @@ from holdfast.store.postgres.database_errors import (
     is_lease_error,
     is_lost,
     is_refusal,
+    lost_since,
     may_repeat,
     needs_new_connection,
     unreachable,
@@ -228,6 +229,7 @@ class CommitThread:
                 applied, refused, last = self._try_group(group, commit_id, relies=relies)
             except _UnknownOutcome as unknown:
                 self._known.clear()
+                self._tell_waiting(group)
                 try:
                     found = self._resolve(commit_id, group)
                 except _GivenUp:
@@ -377,7 +379,7 @@ class CommitThread:
 
     def _note_lost(self, error: BaseException) -> None:
         if self._lost_since is None:
-            self._lost_since = time.monotonic()
+            self._lost_since = lost_since(error, now=time.monotonic())
             _logger.warning("the database does not answer: %s", " ".join(str(error).split()))
         self._lost_by = error
         self._outage.lost(error, now=time.monotonic())
@@ -386,11 +388,18 @@ class CommitThread:
         """Return whether to try again: for some time after the database was lost, counted once for all batches."""
         if self._sql is not None:
             self._sql.close()
-        self._note_lost(error)
-        assert self._lost_since is not None
-        if self._stopping.is_set() or time.monotonic() - self._lost_since >= WAIT_SECONDS:
+        if self._give_up(error) or self._stopping.is_set():
             return False
         time.sleep(_PAUSE_SECONDS)
+        return True
+
+    def _give_up(self, error: BaseException) -> bool:
+        """Return whether the database was waited for long enough. Then batches that wait behind are refused, too."""
+        self._note_lost(error)
+        assert self._lost_since is not None
+        if time.monotonic() - self._lost_since < WAIT_SECONDS:
+            return False
+        self._refuse_waiting(unreachable(error))
         return True
 
     def _found(self) -> None:
@@ -401,15 +410,21 @@ class CommitThread:
     def _pause(self, error: BaseException, group: list[PendingBatch]) -> None:
         """Wait before trying again what must succeed for the group. Batches that wait are refused after a while."""
         self._note_lost(error)
-        self._is_stuck = True
-        if self._refusal() is not None:
-            self._refuse_waiting()
-            if group is not self._told:
-                self._told = group
-                self._post(Delivery(unknown=tuple(group)))
-            if self._stopping.is_set():
-                raise _GivenUp
+        if self._tell_waiting(group) and self._stopping.is_set():
+            raise _GivenUp
         time.sleep(_PAUSE_SECONDS)
+
+    def _tell_waiting(self, group: list[PendingBatch]) -> bool:
+        """If the database has not answered for a while, refuse what waits, and tell the group that nothing is known."""
+        self._is_stuck = True
+        refused = self._refusal()
+        if refused is None:
+            return False
+        self._refuse_waiting(refused)
+        if group is not self._told:
+            self._told = group
+            self._post(Delivery(unknown=tuple(group)))
+        return True
 
     def _refusal(self) -> StoreUnreachable | None:
         """Return why a new batch is refused without being begun; None if it is not."""
@@ -418,10 +433,7 @@ class CommitThread:
             return None
         return unreachable(error)
 
-    def _refuse_waiting(self) -> None:
-        refused = self._refusal()
-        if refused is None:
-            return
+    def _refuse_waiting(self, refused: StoreUnreachable) -> None:
         outcomes = [(work, refused) for work in self._queue.take_batches()]
         if outcomes:
             self._post(Delivery((), tuple(outcomes)))
@@ -434,8 +446,11 @@ class CommitThread:
             sql.commit()
         except Exception as error:  # noqa: BLE001 - the caller gets it, and the thread continues
             self._roll_back(error)
+            if is_lost(error):
+                self._give_up(error)
             self._loop.call_soon_threadsafe(settle, work.future, None, as_store_error(error))
         else:
+            self._found()
             self._loop.call_soon_threadsafe(settle, work.future, result, None)
 
     def _follow(self, work: PendingFollow) -> None:
@@ -447,7 +462,11 @@ class CommitThread:
                 self._post(Delivery(events))
         except (psycopg.Error, HoldfastError) as failed:
             self._roll_back(failed)
+            if is_lost(failed):
+                self._give_up(failed)
             error = as_store_error(failed)
+        else:
+            self._found()
         if work.future is not None:
             self._loop.call_soon_threadsafe(settle, work.future, None, error)
 

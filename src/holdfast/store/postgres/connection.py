@@ -4,6 +4,9 @@ A statement is sent when its result is needed, with all statements before it, in
 a batch costs as many round trips as it has reads, and a statement's error may appear at a later one of the same
 transaction. Nothing depends on the session: settings are local to transactions, nothing is prepared. Only one thread
 may use a connection at a time. All functions block.
+
+A statement that takes long is no loss, but a database that says nothing at all is one (`SilentDatabase`): while an
+answer is missing, a second connection asks from time to time.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -27,6 +31,12 @@ _SHORTEST_CONNECT_SECONDS = 2.0
 """libpq waits at least so long for a connection."""
 _SLACK_SECONDS = 2.0
 """How much longer than the database itself a client waits for the end of a statement."""
+_ASK_SECONDS = 3.0
+"""How long an answer is missing before a second connection asks whether the database answers at all."""
+_ANSWER_SECONDS = 2
+"""How long that one waits for a connection, and for its answer."""
+_UNACKNOWLEDGED_MILLISECONDS = 4000
+"""How long sent bytes may be on their way: then a firewall or a cut cable has ended the connection without a word."""
 _POLL_SECONDS = 0.5
 _SHORTEST_POLL_SECONDS = 0.01
 _IDLE_MILLISECONDS = 1500
@@ -83,10 +93,21 @@ class PostgresRows:
         return _LAST_DRAWN
 
 
+class SilentDatabase(psycopg.OperationalError):
+    """The database did not answer in time, or says nothing to new connections either."""
+
+    def __init__(self, *, since: float) -> None:
+        super().__init__("the database did not answer in time")
+        self.since = since
+        """When the answer was first waited for, by the steady clock."""
+
+
 class _TimedConnection(psycopg.Connection[Any]):
-    """Gives up when the database does not answer until ``deadline``."""
+    """Gives up when the database does not answer until ``deadline``, or does not answer at all."""
 
     deadline = float("inf")
+    database_answers: Callable[[], bool] | None = None
+    """Asks over another connection. Blocks."""
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = _POLL_SECONDS, timeout: float | None = None) -> T:
         left = max(self.deadline - time.monotonic(), 0.0)
@@ -94,14 +115,21 @@ class _TimedConnection(psycopg.Connection[Any]):
         return super().wait(self._until_deadline(gen), interval=interval, timeout=timeout)
 
     def _until_deadline(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        began = asked = time.monotonic()
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
                 if ready:
                     wanted = gen.send(ready)
-                elif time.monotonic() > self.deadline:
-                    raise psycopg.OperationalError("the database did not answer in time")
+                    continue
+                now = time.monotonic()
+                if now > self.deadline:
+                    raise SilentDatabase(since=began)
+                if self.database_answers is not None and now - asked >= _ASK_SECONDS and self.deadline < float("inf"):
+                    if not self.database_answers():
+                        raise SilentDatabase(since=began)
+                    asked = time.monotonic()
         except StopIteration as end:
             result: T = end.value
             return result
@@ -134,7 +162,7 @@ class PostgresConnection:
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
-            "tcp_user_timeout": 15_000,
+            "tcp_user_timeout": _UNACKNOWLEDGED_MILLISECONDS,
         }
         given = psycopg.conninfo.conninfo_to_dict(conninfo)
         if read_write and "," in str(given.get("host") or given.get("hostaddr") or ""):
@@ -143,7 +171,13 @@ class PostgresConnection:
         if answer_seconds is not None:
             options["connect_timeout"] = int(min(max(answer_seconds, _SHORTEST_CONNECT_SECONDS), CONNECT_SECONDS))
             options["tcp_user_timeout"] = int(answer_seconds * 1000)
-        raw = _TimedConnection.connect(conninfo, autocommit=True, prepare_threshold=None, **options)
+        began = time.monotonic()
+        try:
+            raw = _TimedConnection.connect(conninfo, autocommit=True, prepare_threshold=None, **options)
+        except psycopg.errors.ConnectionTimeout as error:
+            raise SilentDatabase(since=began) from error
+        if answer_seconds is None:
+            raw.database_answers = partial(_database_answers, conninfo, options)
         return cls(raw)
 
     @property
@@ -246,6 +280,20 @@ class PostgresConnection:
     def close(self) -> None:
         with suppress(psycopg.Error):
             self._raw.close()
+
+
+def _database_answers(conninfo: str, options: Mapping[str, Any]) -> bool:
+    """Whether the database says something to a new connection, and be it that it refuses it."""
+    options = {**options, "connect_timeout": _ANSWER_SECONDS}
+    try:
+        with _TimedConnection.connect(conninfo, autocommit=True, prepare_threshold=None, **options) as raw:
+            raw.deadline = time.monotonic() + _ANSWER_SECONDS
+            raw.execute("SELECT 1")
+    except (psycopg.errors.ConnectionTimeout, SilentDatabase):
+        return False
+    except psycopg.Error:
+        return True
+    return True
 
 
 def _has_large_value(rows: list[Any], result: pq.abc.PGresult) -> bool:

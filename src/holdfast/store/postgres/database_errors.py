@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from holdfast.errors import HoldfastError, StoreConflict, StoreLocked, StoreUnreachable, StoreUnwritable
+from holdfast.store.postgres.connection import SilentDatabase
 
 LEASE_CONSTRAINT = "lease_held"
 _READ_ONLY = "25006"
@@ -28,6 +29,11 @@ def is_lost(error: BaseException) -> bool:
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return state.startswith(_CONNECTION) or state in (_TOO_MANY_CONNECTIONS, "25P03")
+
+
+def lost_since(error: BaseException, *, now: float) -> float:
+    """Since when the database does not answer, as the error tells it."""
+    return error.since if isinstance(error, SilentDatabase) else now
 
 
 def may_repeat(error: BaseException) -> bool:

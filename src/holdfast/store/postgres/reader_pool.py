@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 import psycopg
 
 from holdfast.errors import StoreUnwritable
-from holdfast.store.postgres.connection import PostgresConnection
+from holdfast.store.postgres.connection import PostgresConnection, SilentDatabase
 from holdfast.store.postgres.database_errors import as_store_error, is_lost, needs_new_connection, unreachable
 from holdfast.store.postgres.outage import Outage
 
@@ -87,6 +87,8 @@ class ReaderPool:
     def _read(self, query: Callable[[PostgresConnection], T], *, began: float) -> T:
         """``began``: when it was submitted. Reads that waited for a thread meanwhile do not wait once more."""
         while True:
+            if (refused := self._outage.late_refusal(began=began, now=time.monotonic())) is not None:
+                raise refused
             try:
                 result = self._in_transaction(query, seconds=READ_SECONDS, read_only=True)
             except psycopg.Error as error:
@@ -106,7 +108,7 @@ class ReaderPool:
             try:
                 return self._in_transaction(work, seconds=RUN_SECONDS, read_only=False)
             except psycopg.Error as error:
-                if is_again or not is_lost(error) or self._local.is_committing:
+                if is_again or not is_lost(error) or isinstance(error, SilentDatabase) or self._local.is_committing:
                     raise as_store_error(error) from error
                 is_again = True  # the connection was an old one, and the database may be there
 
