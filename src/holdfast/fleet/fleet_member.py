@@ -360,6 +360,8 @@ class FleetMember:
 
     async def adopt_periodically(self) -> None:
         """Take over the work of servers that are gone, until cancelled."""
+        if self._connections is not None:
+            await self._connections.prepare()
         try:
             while True:
                 try:

@@ -101,6 +101,10 @@ class PeerConnections:
         self._token = token
         self._transports: dict[str, httpx2.AsyncHTTPTransport] = {}
 
+    async def prepare(self) -> None:
+        """Import what the first request needs, so that it is not slower than others."""
+        await asyncio.to_thread(_import_http)
+
     async def send(
         self,
         address: str,
@@ -147,9 +151,14 @@ class PeerConnections:
         return found
 
 
+def _import_http() -> None:
+    import anyio._backends._asyncio  # noqa: F401 - otherwise imported on the event loop by the first connection
+    import httpx2  # noqa: F401
+
+
 def _open_transport(address: str) -> httpx2.AsyncHTTPTransport:
     """Runs in a thread: the imports read from disk."""
-    import anyio._backends._asyncio  # noqa: F401 - otherwise imported on the event loop by the first connection
+    _import_http()
     import httpx2
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_SECONDS)

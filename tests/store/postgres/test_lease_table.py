@@ -1,6 +1,7 @@
 """The statements on the rows of servers and leases follow the rules of `fleet.lease_rules`."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import TypeVar
 
@@ -103,6 +104,22 @@ def test_a_server_that_starts_again_in_its_home_replaces_itself_at_once(sql: Pos
     assert _done(sql, lambda: lease_table.take(sql, "wsp", server_id="second", kind="owner")) == 2
     _done(sql, lambda: lease_table.leave(sql, "second"))
     assert _done(sql, lambda: lease_table.read_leases(sql)) == ()
+
+
+def test_servers_that_died_long_ago_are_forgotten_when_one_starts(sql: PostgresConnection) -> None:
+    def register(server_id: str) -> None:
+        _done(sql, lambda: lease_table.register(sql, server_id, host_id="h", lasts=60, info={"home": server_id}))
+
+    states = {"old": (True, 2), "late": (False, 2), "recent": (True, 0)}
+    for server_id in states:
+        register(server_id)
+    for server_id, (dead, days) in states.items():
+        state = "dead = (? = 1), expires_at = clock_timestamp() - make_interval(days => ?)"
+        _done(sql, partial(sql.execute, f"UPDATE servers SET {state} WHERE id = ?", (dead, days, server_id)))
+    _done(sql, lambda: sql.execute("INSERT INTO leases (workspace_id, server_id, fence) VALUES ('w', 'old', 7)"))
+    register("new")
+    assert [server.id for server in _done(sql, lambda: lease_table.read_servers(sql))] == ["late", "recent", "new"]
+    assert _done(sql, lambda: lease_table.take(sql, "w", server_id="new", kind="owner")) == 9
 
 
 def test_a_renewal_is_one_message(sql: PostgresConnection) -> None:

@@ -73,7 +73,11 @@ _LOCK_SERVER = "SELECT 1 FROM servers WHERE id = ? FOR UPDATE"
 
 
 def register(sql: PostgresConnection, server_id: str, *, host_id: str, lasts: float, info: dict[str, Any]) -> None:
-    """Insert a new incarnation. One with the same home is dead: this one holds the lock of the home."""
+    """Insert a new incarnation. One with the same home is dead: this one holds the lock of the home.
+
+    Servers that died long ago are forgotten: every renewal reads all rows.
+    """
+    forget_dead(sql)
     sql.execute("SELECT 1 FROM servers WHERE NOT dead AND info ->> 'home' = ? ORDER BY id FOR UPDATE", (info["home"],))
     sql.execute("UPDATE servers SET dead = true WHERE NOT dead AND info ->> 'home' = ?", (info["home"],))
     sql.execute(

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -138,12 +137,17 @@ class ReaderPool:
             if needs_new_connection(error):
                 self._drop(sql)
             else:
-                with suppress(psycopg.Error):
-                    sql.rollback()
+                self._roll_back(sql)
             raise
         if sql.has_large_buffers:
             self._drop(sql)
         return result
+
+    def _roll_back(self, sql: PostgresConnection) -> None:
+        try:
+            sql.rollback()
+        except psycopg.Error:
+            self._drop(sql)
 
     def _connection(self) -> PostgresConnection:
         found: PostgresConnection | None = getattr(self._local, "sql", None)
