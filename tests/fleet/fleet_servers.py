@@ -180,8 +180,11 @@ def fleet_of(
             server.close()
 
 
-def stored_counts(server: FleetServerProcess) -> tuple[tuple[object, ...], ...]:
-    """How much is in the database that only an owner writes."""
+def stored_by_owners(server: FleetServerProcess) -> tuple[object, ...]:
+    """What is in the database that only the owner of a workspace writes. Audit entries are everybody's."""
+    digests = (f"(SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM {table} t)" for table in _OF_OWNERS)
     with psycopg.connect(server.env["HOLDFAST_STORE"]) as connection:
-        counts = "SELECT (SELECT last FROM log), (SELECT count(*) FROM commits), (SELECT count(*) FROM messages)"
-        return tuple(connection.execute(counts).fetchall())
+        return tuple(connection.execute(f"SELECT (SELECT last FROM log), {', '.join(digests)}".encode()).fetchall())
+
+
+_OF_OWNERS = ("sessions", "runs", "messages")

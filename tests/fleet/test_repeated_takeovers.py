@@ -12,7 +12,7 @@ from holdfast.app import DEAD_STATUS
 from holdfast.testing import Answer, Gate, Say, text
 from tests.e2e.player import Player, Watch
 from tests.e2e.provider import Provider
-from tests.fleet.fleet_servers import FleetServerProcess, fleet_of, stored_counts
+from tests.fleet.fleet_servers import FleetServerProcess, fleet_of, stored_by_owners
 from tests.support.stress import StressShare
 
 _KINDS = ("killed", "paused", "alone", "shared")
@@ -82,10 +82,10 @@ class Takeovers:
         second = await watch.end_of(runs[1])
         assert (second.state, second.text) == ("completed", "the second")
         if kind == "paused":
-            before = await asyncio.to_thread(stored_counts, lost)
+            before = await asyncio.to_thread(stored_by_owners, lost)
             lost.proceed()
             assert await asyncio.to_thread(lost.wait_gone) == DEAD_STATUS
-            assert await asyncio.to_thread(stored_counts, lost) == before, "a replaced server has written"
+            assert await asyncio.to_thread(stored_by_owners, lost) == before, "a replaced server has written"
         if not lost.is_running:
             await asyncio.to_thread(lost.start)
 

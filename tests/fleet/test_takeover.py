@@ -12,7 +12,7 @@ from holdfast.schema.messages import Finish, text_of
 from holdfast.testing import Answer, Gate, Hang, Say, text
 from tests.e2e.player import Player
 from tests.e2e.provider import Provider
-from tests.fleet.fleet_servers import FleetServerProcess, fleet_of, stored_counts
+from tests.fleet.fleet_servers import FleetServerProcess, fleet_of, stored_by_owners
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -108,10 +108,10 @@ async def test_an_owner_that_was_paused_past_its_lease_writes_nothing(
         assert (await watch.end_of(queued.run.id)).state == "completed"
         assert (ended.state, ended.reason) == ("interrupted", "server_crash")
         assert (await other.run(session.id, "hello")).state == "completed"
-        before = stored_counts(fleet[0])
+        before = stored_by_owners(fleet[0])
         fleet[0].proceed()
         assert await asyncio.to_thread(fleet[0].wait_gone) == DEAD_STATUS
-        assert stored_counts(fleet[0]) == before
+        assert stored_by_owners(fleet[0]) == before
         assert await other.client.get_run(run.id) == ended
 
 
