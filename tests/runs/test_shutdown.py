@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import ServerStopping, StoreUnwritable
+from holdfast.runs import IntentFile
 from holdfast.schema.messages import Finish, Text
 from holdfast.schema.runs import Queue, Run
 from holdfast.schema.sessions import Session, Workspace
@@ -121,6 +122,36 @@ async def test_a_stop_while_a_run_starts_tells_if_its_end_cannot_be_written(tmp_
         run = (await accepting).run
         assert await stopping is False
         assert (await harness.store.run(run.id)).state == "stopping"
+
+
+@pytest.mark.promise("C1", "W5")
+async def test_a_stop_starts_nothing_also_if_only_the_end_of_the_active_run_can_be_written(tmp_path: Path) -> None:
+    """Found by a fault schedule: that end started the next run, which a cancel had covered."""
+    limits, path = replace(LONG_LIMITS, unwritable_seconds=0.01), tmp_path / "own.db"
+    notes = tmp_path / "intents"
+    parts: dict[str, Any] = {"limits": limits, "controlled": True, "intents": IntentFile(notes)}
+    async with open_harness(path, turns=turns_that_work(), **parts) as harness:
+        store: Any = harness.store
+        await harness.session()
+        first, second = (await harness.accept("work")).run, (await harness.accept("later")).run
+        commit = store.commit
+
+        async def refuse_others(batch: Batch, *, until_known: bool = True) -> Any:
+            ended = [write.run_id for write in batch.writes if isinstance(write, EndRun)]
+            if ended != [first.id] or not harness.engine._state.stopping:
+                raise StoreUnwritable("the database cannot be written: disk full")
+            return await commit(batch, until_known=until_known)
+
+        store.commit = refuse_others
+        receipt = await harness.engine.cancel_session("ses_1")
+        assert ([line.was for line in receipt.runs], receipt.durable) == (["active", "queued"], True)
+        assert await harness.engine.stop() is False
+        assert [(await harness.store.run(run.id)).state for run in (first, second)] == ["cancelled", "queued"]
+    async with open_harness(path, open_workspace=False, limits=limits, intents=IntentFile(notes)) as harness:
+        await harness.engine.recover()
+        await harness.engine.open_workspace(WORKSPACE)
+        assert (await harness.store.run(second.id)).state == "cancelled"
+        assert harness.turns.started == []
 
 
 @pytest.mark.promise("W5")

@@ -270,7 +270,9 @@ class Engine:
             active.stop("server_stop")
 
     def allow_turns(self) -> None:
-        """Let the queues go on after `stop_turns`."""
+        """Let the queues go on after `stop_turns`, unless the server stops."""
+        if self._state.stopping:
+            return
         self._state.turns_allowed.set()
         for mailbox in tuple(self._state.mailboxes.values()):
             if mailbox.state is not None:

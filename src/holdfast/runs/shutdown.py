@@ -18,6 +18,7 @@ _logger = logging.getLogger(__name__)
 async def stop_engine(engine_state: EngineState) -> bool:
     """Stop everything, in bounded time. Returns whether everything is written."""
     engine_state.stopping = True
+    engine_state.turns_allowed.clear()  # also if the stop of a lane cannot be written, and an end of it can
     _logger.info("stopping: interrupting %d active runs, keeping the queues", len(engine_state.active_runs))
     try:
         is_held, active_runs = await _interrupt(engine_state)
