@@ -36,7 +36,7 @@ def test_no_schedule_of_faults_breaks_a_promise(tmp_path: Path, seed: int) -> No
     assert asyncio.run(play_schedule(tmp_path, seed))["events read"] >= 0
 
 
-@pytest.mark.stress(weight=16)
+@pytest.mark.stress(weight=170)
 @pytest.mark.promise(*PROMISES)
 @pytest.mark.parametrize("part", range(2))
 def test_no_schedule_of_many_breaks_a_promise(tmp_path: Path, part: int, share: StressShare) -> None:

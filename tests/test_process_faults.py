@@ -18,7 +18,7 @@ async def test_no_fault_of_a_process_loses_a_prompt(home: Path) -> None:
             assert counts["prompts"] >= 2
 
 
-@pytest.mark.stress(weight=14)
+@pytest.mark.stress(weight=45)
 @pytest.mark.promise(*PROMISES)
 async def test_no_schedule_of_process_faults_loses_a_prompt(home: Path, share: StressShare) -> None:
     async with process_schedules(home) as schedules:

@@ -22,7 +22,7 @@ def chaos_parts(tmp_path: Path, pycache: Path) -> Iterator[ChaosParts]:
         yield parts
 
 
-@pytest.mark.stress(weight=20)
+@pytest.mark.stress(weight=90)
 @pytest.mark.promise("W16", "R1", "R3", "R4", "R5", "R7", "C1", "E1", "E2", "W4")
 async def test_no_fault_of_a_fleet_loses_or_doubles_anything(chaos_parts: ChaosParts, share: StressShare) -> None:
     async with prepared_chaos(chaos_parts, seed=share.seed) as chaos:

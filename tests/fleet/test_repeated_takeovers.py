@@ -90,7 +90,7 @@ class Takeovers:
             await asyncio.to_thread(lost.start)
 
 
-@pytest.mark.stress(weight=5)
+@pytest.mark.stress(weight=30)
 @pytest.mark.promise("W16", "R5", "R7")
 async def test_an_owner_that_is_lost_is_replaced_every_time(
     fleet: list[FleetServerProcess], provider: Provider, tmp_path: Path, share: StressShare
