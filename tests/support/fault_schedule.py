@@ -363,6 +363,7 @@ class ScheduledServer:
         for session_id in self.known.sessions:
             await self._drain(session_id)
         await self._settle_requests()
+        await self._settle_lanes()
         await check_promises(self._app.store, self.known, self._reader)
         for session_id in self.known.sessions:
             await self._app.engine.resume(session_id)
@@ -372,6 +373,12 @@ class ScheduledServer:
             assert (ended.state, ended.text) == ("completed", "That is all."), "C6: the next prompt is not answered"
         await self._context.__aexit__(None, None, None)
         self.known.counts["commits refused"] += self._faults.refused
+
+    async def _settle_lanes(self) -> None:
+        """A cancel that could not be written is answered, and retried after that."""
+        mailboxes = self._app.engine._state.mailboxes
+        while workers := [mailbox._worker for mailbox in mailboxes.values() if mailbox._worker is not None]:
+            await asyncio.wait(workers)
 
     async def _settle_requests_and_approvals(self) -> None:
         """Cancels wait for the ends of their runs, and runs for approvals."""
