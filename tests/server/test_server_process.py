@@ -175,3 +175,21 @@ def test_all_threads_of_a_server_allocate_from_one_heap() -> None:
 
     assert heaps() > 1
     assert heaps("share") == 1
+
+
+@pytest.mark.promise("W5")
+def test_a_server_that_answers_is_stopped_by_a_signal_and_not_killed(holdfast_home: Path) -> None:
+    """The signal comes when the sockets answer, and the server is not ready yet."""
+    program = (
+        "import os, signal, sys\n"
+        "from holdfast.cli import main\n"
+        "from holdfast.services.web_service import WebService\n"
+        "start = WebService.start\n"
+        "async def signalled(self, web):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    await start(self, web)\n"
+        "WebService.start = signalled\n"
+        "sys.exit(main(['serve']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr

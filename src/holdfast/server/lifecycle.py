@@ -77,12 +77,12 @@ async def serve(
     replaced: list[UnixListener] = []
     web = WebListeners(parts)
     try:
-        for listener in tuple(listeners):
-            await start(listener)
-        await services.web.start(web)
-        with _stop_on_signals(services) if owns_process else nullcontext():
+        with _stop_on_signals(services) if owns_process else nullcontext():  # before the first request is answered
+            for listener in tuple(listeners):
+                await start(listener)
+            await services.web.start(web)
             if ready is not None:
-                ready()  # a signal stops the server from now on
+                ready()
             await _work_until_stop(services, replace_lost_sockets(), linger=linger, idle_exit=idle_exit)
             if owns_process:
                 _exit_process_later()
