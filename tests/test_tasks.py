@@ -144,6 +144,23 @@ async def test_finish_waits_for_owned_tasks_that_end_by_themselves() -> None:
     assert len(tasks) == 0
 
 
+async def test_finish_waits_for_owned_tasks_that_are_started_meanwhile() -> None:
+    tasks, work = OwnedTasks(), Work()
+    work.gate.set()
+
+    async def second() -> None:
+        for _ in range(10):
+            await turn_of_the_loop()
+        await work.run()
+
+    async def first() -> None:
+        tasks.spawn(second(), name="second")
+
+    tasks.spawn(first(), name="first")
+    assert await tasks.finish(seconds=10) == ()
+    assert work.finished
+
+
 async def test_finish_cancels_owned_tasks_that_do_not_end_in_time() -> None:
     tasks, work = OwnedTasks(), Work()
     task = tasks.spawn(work.run(), name="one")

@@ -133,9 +133,16 @@ class OwnedTasks:
         return len(self._running)
 
     async def finish(self, *, seconds: float) -> tuple[str, ...]:
-        """Wait for all tasks, then cancel the rest. Return the names of tasks that are still running."""
-        if self._running:
-            await asyncio.wait(tuple(self._running), timeout=seconds)
+        """Wait for all tasks, then cancel the rest. Return the names of tasks that are still running.
+
+        Tasks that are started meanwhile are awaited, too.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self._running:
+            await asyncio.wait(tuple(self._running), timeout=max(deadline - loop.time(), 0))
+            if loop.time() >= deadline:
+                break
         for task in self._running:
             task.cancel()
         if self._running:

@@ -271,3 +271,17 @@ async def test_a_stop_does_not_wait_for_an_unwritable_store_and_the_next_start_e
             assert (await harness.engine.queue("ses_1")).paused == "server_stop"
             await harness.engine.resume("ses_1")
         assert (await harness.ended(queued)).state == "completed"
+
+
+@pytest.mark.promise("W5")
+async def test_commands_whose_task_is_cancelled_before_its_first_step_do_not_wait_for_ever(
+    harness: EngineHarness,
+) -> None:
+    accepting = asyncio.create_task(harness.accept("late"))
+    await harness.until(lambda: any(task.get_name().startswith("lane:") for task in asyncio.all_tasks()))
+    for task in asyncio.all_tasks():
+        if task.get_name().startswith("lane:"):
+            task.cancel()
+    await asyncio.wait((accepting,), timeout=20)
+    assert accepting.cancelled()
+    await harness.ended(await harness.accept("next"))

@@ -197,6 +197,7 @@ class Mailbox:
         self._wake.set()
         if self._worker is None:
             self._worker = self._tasks.spawn(self._work(), name=f"lane:{self.session_id}")
+            self._worker.add_done_callback(self._on_worker_done)
         return request.answer
 
     def _refuses(self, request: _Request[Any], unknown: OutcomeLookUp) -> bool:
@@ -218,12 +219,20 @@ class Mailbox:
             while self._requests:
                 await self._handle(self._next())
         finally:
-            self._worker = None
-            for request in self._requests:  # only if this task was cancelled
-                request.answer.cancel()
-            self._requests.clear()
-            if self.state is None or not self.state.lane.runs or self._is_closed(self.state):
-                self._owner.idle(self)
+            self._end_work()
+
+    def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step does not even begin."""
+        if self._worker is worker:
+            self._end_work()
+
+    def _end_work(self) -> None:
+        self._worker = None
+        for request in self._requests:  # only if the task was cancelled
+            request.answer.cancel()
+        self._requests.clear()
+        if self.state is None or not self.state.lane.runs or self._is_closed(self.state):
+            self._owner.idle(self)
 
     def _is_closed(self, state: LaneState) -> bool:
         """Nothing runs and nothing can start, so the queue need not be kept in memory."""
