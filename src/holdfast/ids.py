@@ -14,7 +14,6 @@ Prefix = Literal[
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_CHARS = 9
-_RANDOM_BYTES = 10
 _RANDOM_CHARS = 16
 GENERATED_LENGTH = _TIME_CHARS + _RANDOM_CHARS
 """The length of an id without its prefix."""
@@ -41,8 +40,9 @@ class Ids:
         self._random = random
 
     def new(self, prefix: Prefix) -> str:
-        stamp = _base32(int(self._clock() * 1000), _TIME_CHARS)
-        return f"{prefix}_{stamp}{_base32(int.from_bytes(self._random(_RANDOM_BYTES)), _RANDOM_CHARS)}"
+        millis = int(self._clock() * 1000)
+        random = self._random(_RANDOM_CHARS).translate(_CHARACTER_OF_BYTE).decode("ascii")
+        return f"{prefix}_{_time_start(millis >> 10)}{_PAIRS[millis & 1023]}{random}"
 
 
 def is_valid_client_id(text: str) -> bool:
@@ -52,7 +52,11 @@ def is_valid_client_id(text: str) -> bool:
 
 def rfc3339(seconds: float) -> str:
     """Format a time as UTC with milliseconds: ``2026-01-02T03:04:05.678Z``."""
-    millis = int(seconds * 1000)
+    return _with_millis(int(seconds * 1000))
+
+
+@lru_cache(maxsize=4)
+def _with_millis(millis: int) -> str:
     return f"{_whole_seconds(millis // 1000)}.{millis % 1000:03d}Z"
 
 
@@ -89,9 +93,12 @@ def _fingerprint(entry: os.DirEntry[str]) -> str:
     return f"{entry.name} {status.st_size} {status.st_mtime_ns}"
 
 
-def _base32(number: int, width: int) -> str:
-    chars = []
-    for _ in range(width):
-        number, digit = divmod(number, 32)
-        chars.append(_ALPHABET[digit])
-    return "".join(reversed(chars))
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_CHARACTER_OF_BYTE = (_ALPHABET * 8).encode("ascii")
+
+
+@lru_cache(maxsize=4)
+def _time_start(number: int) -> str:
+    """The characters of an id that are the same for a second."""
+    digits = [_ALPHABET[number >> 5 * place & 31] for place in range(_TIME_CHARS - 2)]
+    return "".join(reversed(digits))

@@ -56,7 +56,6 @@ class Hub:
         """The body of the latest heartbeat."""
         self.heartbeat_seconds = heartbeat_seconds
         self._clock = clock
-        self._latest_timestamp = (0, "")
         self._workspace_by_session: OrderedDict[str, str | None] = OrderedDict()
         self._subscriptions: set[Subscription] = set()
         self._sleeping: set[Subscription] = set()
@@ -182,11 +181,7 @@ class Hub:
 
     def timestamp(self) -> str:
         """Return the current time in the format of events."""
-        now = self._clock()
-        millis = int(now * 1000)
-        if self._latest_timestamp[0] != millis:
-            self._latest_timestamp = (millis, rfc3339(now))
-        return self._latest_timestamp[1]
+        return rfc3339(self._clock())
 
     def workspace_of(self, session_id: str) -> str | None:
         return self._workspace_by_session.get(session_id)

@@ -29,6 +29,8 @@ class RecentEvents:
         """All events with a higher number are in the buffer."""
         self._events: deque[RecentEvent] = deque()
         self._first_index = 0
+        self.end = 0
+        """The index after the last event."""
         self._bytes = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
@@ -37,6 +39,7 @@ class RecentEvents:
         self._events.append(event)
         self._bytes += len(event.item.body)
         self.last = event.number
+        self.end += 1
         while len(self._events) > self._max_events or self._bytes > self._max_bytes:
             dropped = self._events.popleft()
             self._bytes -= len(dropped.item.body)
@@ -45,14 +48,13 @@ class RecentEvents:
 
     def index_after(self, number: int) -> int:
         """Return the index of the first event above `number`, which must not be below `floor`."""
-        index = self._first_index + len(self._events)
+        index = self.end
         for event in reversed(self._events):
             if event.number <= number:
                 break
             index -= 1
         return index
 
-    def at(self, index: int) -> RecentEvent | None:
-        """Return the event, or None past the end. The event must still be in the buffer (see `floor`)."""
-        offset = index - self._first_index
-        return self._events[offset] if offset < len(self._events) else None
+    def at(self, index: int) -> RecentEvent:
+        """Return the event. It must be before `end` and still in the buffer (see `floor`)."""
+        return self._events[index - self._first_index]

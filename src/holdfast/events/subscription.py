@@ -61,7 +61,7 @@ class StreamScope:
     """What a stream shows: everything, the workspaces that its reader may see, one of them, or a session with its
     descendants."""
 
-    __slots__ = ("_readable", "session_id", "sessions", "workspace_id")
+    __slots__ = ("_readable", "is_everything", "session_id", "sessions", "workspace_id")
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class StreamScope:
         self.workspace_id = workspace_id
         self.session_id = session_id
         self.sessions = None if session_id is None else {session_id}
+        self.is_everything = readable is None and workspace_id is None and session_id is None
 
     def contains(self, workspace_id: str | None, session_id: str | None) -> bool:
         if self.sessions is not None:
@@ -132,6 +133,8 @@ class Subscription:
         So is the progress of runs that was reported before."""
         self._message_revision = 0
         self._notice_revision = 0
+        self._live_revision = -1
+        """Of the changes up to this revision there is nothing left for the reader."""
         self._scope_known = scope.session_id is None
         self._heartbeat_due = False
         self._closed = False
@@ -229,6 +232,7 @@ class Subscription:
         self._source.live_state.forget(self)
         self._synced_at = self._source.live_state.revision
         self._message_revision = self._notice_revision = 0
+        self._live_revision = -1
         body = encode(Reset(at=self._source.timestamp(), cursor=self.cursor, reason=reason))
         return StreamItem("reset", body, id=self.cursor)
 
@@ -263,7 +267,10 @@ class Subscription:
             return None
         if self._index is None:
             self._index = recent.index_after(self._passed)
-        while (event := recent.at(self._index)) is not None:
+        while self._index < recent.end:
+            event = recent.at(self._index)
+            if self.scope.is_everything:
+                return event
             if self.scope.is_unknown(event.workspace_id):
                 self.close()
                 return None
@@ -275,7 +282,8 @@ class Subscription:
 
     def _next_live(self) -> StreamItem | None:
         source = self._source
-        if self._passed < source.recent_events.last:
+        revision = source.live_state.revision
+        if revision == self._live_revision or self._passed < source.recent_events.last:
             return None
         for message in source.live_state.messages_since(self._message_revision):
             if self.scope.contains_live(source.workspace_of(message.session_id), message.session_id):
@@ -288,6 +296,7 @@ class Subscription:
             is_new = notice.is_state or notice.revision > self._synced_at
             if is_new and self.scope.contains_live(notice.workspace_id, notice.session_id):
                 return notice.item
+        self._live_revision = revision
         return None
 
     async def _wait_for_more(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,10 +11,10 @@ import msgspec
 from holdfast import __version__
 from holdfast.config.redaction import Redactor
 from holdfast.config.setting_types import Headers, Secret
-from holdfast.errors import ModelAuth, ModelMalformed
+from holdfast.errors import ModelAuth, ModelError, ModelMalformed
 from holdfast.models.error_mapping import MAX_ERROR_BODY, Redact, find_error, sanitize_message
 from holdfast.models.http_transport import HttpTransport, ProviderResponse
-from holdfast.models.protocol import ModelDelta, ModelInfo, ModelRequest, UsageReport
+from holdfast.models.protocol import ModelDelta, ModelInfo, ModelRequest, ReasoningDelta, TextDelta, UsageReport
 from holdfast.models.provider_address import build_address
 from holdfast.models.stall_timeout import StallLimits, StallTimeout
 from holdfast.models.wires.protocol import AnswerReader, Target, Wire
@@ -91,12 +91,8 @@ class HttpModel:
             size = 0
             while not reader.done and (chunk := await response.read(stall)) is not None:
                 size += len(chunk)
-                for event in _parse_events(parser, chunk, size, target):
-                    deltas = reader.feed(event)
-                    if event.event not in _PINGS:
-                        stall.event_received(token=any(type(delta) is not UsageReport for delta in deltas))
-                    for delta in deltas:
-                        yield delta
+                for delta in _deltas_of(_parse_events(parser, chunk, size, target), reader, stall):
+                    yield delta
             if reader.done:
                 await response.drain()
             else:
@@ -147,6 +143,32 @@ def _parse_events(parser: SseParser, chunk: bytes, size: int, target: Target) ->
         return parser.feed(chunk)
     except SseTooLong as error:
         raise ModelMalformed(f"{target.host} sent an invalid event stream: {error}") from None
+
+
+def _deltas_of(events: list[SseEvent], reader: AnswerReader, stall: StallTimeout) -> Iterator[ModelDelta]:
+    """The deltas of events that arrived together. Texts in a row become one, because each delta costs time."""
+    kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
+    texts: list[str] = []
+    try:
+        for event in events:
+            deltas = reader.feed(event)
+            if event.event not in _PINGS:
+                stall.event_received(token=any(type(delta) is not UsageReport for delta in deltas))
+            for delta in deltas:
+                if texts and type(delta) is not kind:
+                    yield kind("".join(texts))
+                    texts.clear()
+                if isinstance(delta, TextDelta | ReasoningDelta):
+                    kind = type(delta)
+                    texts.append(delta.text)
+                else:
+                    yield delta
+    except ModelError:
+        if texts:
+            yield kind("".join(texts))
+        raise
+    if texts:
+        yield kind("".join(texts))
 
 
 def _last_deltas(parser: SseParser, reader: AnswerReader, target: Target) -> list[ModelDelta]:

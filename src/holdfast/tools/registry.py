@@ -73,6 +73,17 @@ class ToolSelection(NamedTuple):
     withheld: dict[str, str]
 
 
+class _Audience(NamedTuple):
+    """The run that tools are selected for."""
+
+    settings: Settings
+    mode: Mode
+    interactive: bool
+    depth: int
+    agent: AgentType | None
+    preferred: tuple[str, ...]
+
+
 class OfferedTools:
     """The tools of one run, in a fixed order."""
 
@@ -164,6 +175,8 @@ class ToolRegistry:
             self._tools[tool.name] = tool
         self._built_in = frozenset(self._tools)
         self._parameters = {name: _parameters(tool) for name, tool in self._tools.items()}
+        self._latest: tuple[_Audience, ToolSelection] | None = None
+        """The latest selection of built-in tools. Most runs have the same one."""
         self.extend(extra)
 
     def extend(self, tools: Iterable[Tool[Any]]) -> None:
@@ -209,21 +222,27 @@ class ToolRegistry:
         for this run and became ready since it was last called.
         """
 
-        def select(found: Iterable[Tool[Any]]) -> ToolSelection:
-            withheld: dict[str, str] = {}
-            tools = []
-            for tool in found:
-                why = _reason_withheld(tool, settings, mode=mode, interactive=interactive, depth=depth, agent=agent)
-                if why is None:
-                    tools.append(tool)
-                else:
-                    withheld[tool.name] = why
-            tools.sort(key=lambda tool: tool.name not in preferred)
-            return ToolSelection(tuple(tools), tuple(self._spec(tool, settings) for tool in tools), withheld)
+        audience = _Audience(settings, mode, interactive, depth, agent, tuple(preferred))
+        if extra or len(self._tools) > len(self._built_in):
+            selection = self._select((*self._tools.values(), *extra), audience)
+        else:
+            if self._latest is None or self._latest[0] != audience:
+                self._latest = (audience, self._select(self._tools.values(), audience))
+            selection = self._latest[1]
+        later = None if joining is None else lambda: self._select(joining(), audience)
+        return OfferedTools(selection.tools, specs=selection.specs, withheld=selection.withheld, joining=later)
 
-        tools, specs, withheld = select((*self._tools.values(), *extra))
-        later = None if joining is None else lambda: select(joining())
-        return OfferedTools(tools, specs=specs, withheld=withheld, joining=later)
+    def _select(self, found: Iterable[Tool[Any]], audience: _Audience) -> ToolSelection:
+        withheld: dict[str, str] = {}
+        tools = []
+        for tool in found:
+            why = _reason_withheld(tool, audience)
+            if why is None:
+                tools.append(tool)
+            else:
+                withheld[tool.name] = why
+        tools.sort(key=lambda tool: tool.name not in audience.preferred)
+        return ToolSelection(tuple(tools), tuple(self._spec(tool, audience.settings) for tool in tools), withheld)
 
     async def close(self) -> None:
         """Close the tools that hold resources, after the workspace's jobs have ended."""
@@ -238,10 +257,9 @@ class ToolRegistry:
         return ToolSpec(tool.name, description, _parameters(tool) if parameters is None else parameters)
 
 
-def _reason_withheld(
-    tool: Tool[Any], settings: Settings, *, mode: Mode, interactive: bool, depth: int, agent: AgentType | None
-) -> str | None:
+def _reason_withheld(tool: Tool[Any], audience: _Audience) -> str | None:
     """Return why a run is not offered a tool, or None."""
+    settings, mode, interactive, depth, agent, _ = audience
     if any(fnmatchcase(tool.name, pattern) for pattern in settings.tools.disabled):
         return "it is disabled in the configuration"
     if mode == "plan" and tool.effect not in _PLAN_MODE_EFFECTS and tool.name not in _COMMAND_TOOLS:

@@ -109,7 +109,7 @@ _IN_STATE = {
         'queue[0].after == "success"',
         'queue[-1].after == "success"',
     ),
-    "a stopping run has no turn": ("active", "ActivePhase | StoppingPhase)), None)", "ActivePhase)), None)"),
+    "a stopping run has no turn": ("active", "(ActivePhase, StoppingPhase):", "(ActivePhase,):"),
 }
 
 

@@ -102,12 +102,16 @@ class Lane(Value, frozen=True, kw_only=True):
     @property
     def active(self) -> LaneRun | None:
         """The one run that has the turn: active or stopping."""
-        return next((run for run in self.runs if isinstance(run.phase, ActivePhase | StoppingPhase)), None)
+        for run in self.runs:  # asked often, so without a generator
+            if type(run.phase) in (ActivePhase, StoppingPhase):
+                return run
+        return None
 
     @property
     def queue(self) -> tuple[LaneRun, ...]:
         """Queued runs in the order in which they start: by `rank`."""
-        return tuple(sorted((run for run in self.runs if isinstance(run.phase, QueuedPhase)), key=lambda run: run.rank))
+        queued = [run for run in self.runs if isinstance(run.phase, QueuedPhase)]
+        return tuple(sorted(queued, key=lambda run: run.rank)) if len(queued) > 1 else tuple(queued)
 
     @property
     def waiting(self) -> tuple[LaneRun, ...]:
