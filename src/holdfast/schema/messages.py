@@ -181,12 +181,17 @@ def read_message(raw: bytes | msgspec.Raw) -> Message:
 
 def public_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Return the parts for clients: without opaque provider data, the system prompt and the files of a summary."""
+    if _WITH_PRIVATE_DATA.isdisjoint(map(type, parts)):
+        return parts
     return tuple(_public(part) for part in parts)
 
 
 def public_message(message: Message) -> Message:
     """Return the message with the parts for clients."""
     return msgspec.structs.replace(message, parts=public_parts(message.parts))
+
+
+_WITH_PRIVATE_DATA: frozenset[type] = frozenset({Reasoning, ToolCall, Context, Summary})
 
 
 def _public(part: Part) -> Part:

@@ -6,6 +6,7 @@ prompt and the answer. Filled in, the body is the same, byte for byte. Pure; the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from holdfast.schema import events as e
 from holdfast.schema.base import Value, encode
 from holdfast.schema.messages import Message, Part, public_parts
 from holdfast.schema.runs import Run
+from holdfast.store.public_events import MESSAGE_EVENTS
 
 MessageEvent: TypeAlias = e.MessageCreated | e.MessageUpdated | e.MessageFinished
 RunEvent: TypeAlias = e.RunAccepted | e.RunStarted | e.RunJoined | e.RunStopping | e.RunUpdated | e.RunFinished
@@ -36,6 +38,15 @@ class StoredBody(Value, frozen=True):
 
     body: bytes
     left_out: LeftOut | None = None
+
+
+def parts_in_events(events: Iterable[e.KnownDurable]) -> dict[str, list[tuple[Part, ...]]]:
+    """Return the parts that each message has in the events, by its id."""
+    found: dict[str, list[tuple[Part, ...]]] = {}
+    for event in events:
+        if isinstance(event, MESSAGE_EVENTS):
+            found.setdefault(event.message.id, []).append(event.message.parts)
+    return found
 
 
 def shorten_message(event: MessageEvent, stored: Message) -> StoredBody | None:

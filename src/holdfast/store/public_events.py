@@ -10,6 +10,8 @@ from holdfast.schema import events as e
 from holdfast.schema.messages import public_parts
 from holdfast.schema.runs import Run
 
+MESSAGE_EVENTS = (e.MessageCreated, e.MessageUpdated, e.MessageFinished)
+
 
 def public_event(event: e.KnownDurable, *, seqs: Mapping[str, int], deleted: Set[str]) -> e.KnownDurable:
     """Return the event with the ``seq`` its message got, and without opaque provider data.
@@ -18,7 +20,7 @@ def public_event(event: e.KnownDurable, *, seqs: Mapping[str, int], deleted: Set
     """
     if deleted and getattr(event, "session_id", None) in deleted:
         event = _without_text(event)
-    if not isinstance(event, e.MessageCreated | e.MessageUpdated | e.MessageFinished):
+    if not isinstance(event, MESSAGE_EVENTS):
         return event
     message = event.message
     seq = seqs.get(message.id, message.seq)

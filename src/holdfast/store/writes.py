@@ -47,6 +47,8 @@ class PutSession(_Write, frozen=True):
     """Insert a session, without ``busy``, ``queued`` and ``clients``. Conflicts if the id exists."""
 
     session: Session
+    lane: LaneRow | None = None
+    """Its lane after the commit, if that is not a new one."""
 
 
 class UpdateSession(_Write, frozen=True, kw_only=True):

@@ -36,6 +36,25 @@ async def test_a_path_belongs_to_one_workspace(store: Store) -> None:
         await store.workspace("wsp_2")
 
 
+async def test_a_session_is_inserted_with_its_lane(store: Store) -> None:
+    await store.commit(new_workspace())
+    (put,) = new_session().writes
+    assert isinstance(put, w.PutSession)
+    row = LaneRow("ses_1", next_seq=3, mark=1, hold="paused", last_end="failed")
+    await store.commit(Batch((replace(put, lane=row),)))
+    assert (await store.lane("ses_1")).lane == row
+
+
+async def test_a_new_session_cannot_take_the_message_of_another(ledger: Store) -> None:
+    await ledger.commit(says("msg_1", "mine"))
+    made, stolen = new_session("ses_2"), says("msg_1", "stolen", session_id="ses_2")
+    with pytest.raises(StoreConflict):
+        await ledger.commit(Batch((*made.writes, *stolen.writes), made.events))
+    with pytest.raises(NotFound):
+        await ledger.session("ses_2")
+    assert (await ledger.message("msg_1")).session_id == "ses_1"
+
+
 async def test_sessions_are_paged_with_the_last_prompted_first(ledger: Store) -> None:
     for n in range(2, 6):
         await ledger.commit(new_session(f"ses_{n}"))

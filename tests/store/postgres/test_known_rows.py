@@ -7,9 +7,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from holdfast.errors import StoreConflict
-from holdfast.schema.messages import Text
+from holdfast.schema.messages import Finish, Text
+from holdfast.schema.usage import Usage
 from holdfast.store import Batch, LaneRow, Store
 from holdfast.store import writes as w
 from holdfast.store.postgres import PostgresStore, open_postgres_store
@@ -101,6 +103,33 @@ async def test_an_accepted_prompt_is_one_message_to_the_database(
 ) -> None:
     await alone.commit(prompt(3, session_id="ses_0"))
     assert count_messages() == 1
+
+
+async def test_a_new_session_with_its_first_prompt_is_one_message_to_the_database(
+    alone: PostgresStore, count_messages: Callable[[], int]
+) -> None:
+    made, accepted = new_session("ses_new"), prompt(1, session_id="ses_new")
+    await alone.commit(Batch((*made.writes, *accepted.writes), (*made.events, *accepted.events)))
+    assert count_messages() == 1
+    await alone.commit(prompt(2, session_id="ses_new"))
+    assert count_messages() == 1
+    assert await seqs(alone, "ses_new") == [("msg_ses_new_1", 1), ("msg_ses_new_2", 2)]
+
+
+async def test_the_end_of_a_run_reads_only_the_message_that_it_replaces(
+    alone: PostgresStore, count_messages: Callable[[], int]
+) -> None:
+    run, answer = a_run("run_ses_0_1", session_id="ses_0"), a_message("msg_answer", session_id="ses_0")
+    await alone.commit(Batch((w.PutMessage(answer),)))
+    used = w.AddUsage(session_id="ses_0", day="2026-01-01", model="m", usage=Usage(input=1), runs=1, steps=1)
+    finished = replace(answer, parts=(Text("done"), Finish("end_turn")))
+    ended = end(run)
+    count_messages()
+    await alone.commit(Batch((used, w.PutMessage(finished), *ended.writes), ended.events))
+    assert count_messages() == 1 + 1, "the read, and all else with the commit"
+    await alone.commit(Batch((used,)))
+    assert count_messages() == 1
+    assert (await alone.session("ses_0")).usage.input == 2
 
 
 async def test_the_prompts_of_a_group_are_one_message_to_the_database(

@@ -146,8 +146,11 @@ class PlanBuilder:
         if spent is None:
             return
         run = self._runs[run_id]
-        first = run.steps == 0 and spent.steps > 0
         self._update(w.UpdateRun(run_id=run_id, usage=run.usage + spent.usage, steps=run.steps + spent.steps))
+        self._add_to_session(run, spent)
+
+    def _add_to_session(self, run: Run, spent: Spent) -> None:
+        first = run.steps == 0 and spent.steps > 0
         self._writes.append(
             w.AddUsage(
                 session_id=self._session_id,
@@ -201,9 +204,10 @@ class PlanBuilder:
         """The lane's own row is written if it differs."""
         row = _lane_row(self._session_id, decision.lane)
         if row != self._state.row and (self._writes or self._events or _needs_commit(row, self._state.row)):
-            # Behind the session's own row, if this commit creates it.
-            creates_session = bool(self._writes) and isinstance(self._writes[0], w.PutSession)
-            self._writes.insert(1 if creates_session else 0, w.SetLane(row))
+            if self._writes and isinstance(self._writes[0], w.PutSession):
+                self._writes[0] = replace(self._writes[0], lane=row)
+            else:
+                self._writes.insert(0, w.SetLane(row))
         else:
             row = self._state.row
         return CommitPlan(
@@ -264,23 +268,38 @@ class PlanBuilder:
 
     def _end(self, change: RunEnded, endings: Mapping[str, Ending]) -> None:
         run = self._runs[change.run_id]
+        spent: Spent | None = None
         ending = endings.get(change.host or change.run_id) or Ending(Outcome(change.state, change.reason))
         if change.was in ("queued", "waiting"):
             self._add_prompt(run, unsent=True)
         elif change.host is None:
-            self.add_usage(run.id, ending.spent)
+            spent = ending.spent
+            if spent is not None:
+                self._add_to_session(run, spent)
             self.add(ending.writes, ending.events)
             self.add_messages(ending.messages)
         outcome = _decided_outcome(ending.outcome, change)
-        write = w.EndRun(run_id=run.id, expect=(change.was,), outcome=outcome, finished_at=self._at)
+        write = w.EndRun(
+            run_id=run.id,
+            expect=(change.was,),
+            outcome=outcome,
+            finished_at=self._at,
+            usage=UNSET if spent is None else run.usage + spent.usage,
+            steps=UNSET if spent is None else run.steps + spent.steps,
+        )
         self._writes.append(write)
         ended = apply_run_write(self._runs.pop(run.id), write)
         self._ended.append(ended)
         self._publish(ev.RunFinished, ended)
 
     def _update(self, write: w.UpdateRun) -> Run:
-        self._writes.append(write)
+        """A run that was inserted just before is inserted as it is after the update."""
         run = self._runs[write.run_id] = apply_run_write(self._runs[write.run_id], write)
+        last = self._writes[-1] if self._writes else None
+        if isinstance(last, w.InsertRun) and last.run.id == run.id:
+            self._writes[-1] = replace(last, run=run)
+        else:
+            self._writes.append(write)
         return run
 
     def _add_prompt(self, run: Run, *, unsent: bool = False) -> None:

@@ -301,10 +301,13 @@ class CommitThread:
         return applied, refused
 
     def _apply(self, sql: PostgresConnection, pending: PendingBatch, check: LeaseCheck, *, relies: bool) -> _Applied:
-        transaction = PostgresTransaction(sql, host_of=self._host_of, known=self._known, relies=relies)
-        for write in pending.batch.writes:
+        batch = pending.batch
+        transaction = PostgresTransaction(
+            sql, host_of=self._host_of, known=self._known, relies=relies, events=batch.events
+        )
+        for write in batch.writes:
             apply_postgres_write(transaction, write)
-        events = event_log.prepare(transaction, pending.batch.events)
+        events = event_log.prepare(transaction, batch.events)
         check.add(transaction.workspaces(), transaction.relied_fences())
         return _Applied(pending, events, transaction.seqs, transaction.statistics)
 
@@ -322,7 +325,7 @@ class CommitThread:
         check.insert_commit(sql, commit_id)
         if rows:
             values = [value for index, row in enumerate(rows) for value in (count - 1 - index, *row)]
-            sql.execute(_INSERT_EVENTS + ", ".join([_EVENT_VALUES] * count), values)
+            sql.execute(event_log.INSERT_EVENTS + ", ".join([_EVENT_VALUES] * count), values)
         if self._notifies and count:
             sql.execute("SELECT pg_notify(?, ?)", (CHANNEL, self._fences.server_id))
         sql.execute("COMMIT")
@@ -508,10 +511,6 @@ class CommitThread:
         return count > 0
 
 
-_INSERT_EVENTS = (
-    "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, part_count) "
-    "VALUES "
-)
 _EVENT_VALUES = "((SELECT last FROM log) - ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 

@@ -18,13 +18,15 @@ MAX_MESSAGES = 16_384
 
 
 class KnownSession:
-    __slots__ = ("fence", "last_seq", "place")
+    __slots__ = ("fence", "last_seq", "place", "usage")
 
     def __init__(self, place: SessionPlace, fence: int) -> None:
         self.place = place
         self.fence = fence
         self.last_seq: int | None = None
         """The number of its newest message; None if it is not known."""
+        self.usage: bytes | None = None
+        """Its usage as stored; None if it is not known."""
 
 
 class KnownRows:

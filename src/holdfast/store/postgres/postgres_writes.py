@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holdfast.schema.base import encode
+from holdfast.schema.events import KnownDurable
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Workspace
@@ -16,7 +17,7 @@ from holdfast.store.postgres.word_index import WORD_INDEX
 from holdfast.store.rows import sessions, usage
 from holdfast.store.rows.apply_write import apply_write
 from holdfast.store.rows.sql import Sql
-from holdfast.store.rows.transaction import Counters, SessionPlace, Transaction
+from holdfast.store.rows.transaction import Counters, SessionPlace, StoredMessage, Transaction
 
 _NEXT_ACTIVITY = Expression("nextval('session_activity')")
 _NEXT_NUMBER = Expression("(SELECT last + 1 FROM log)")
@@ -33,13 +34,19 @@ class PostgresTransaction(Transaction):
     __slots__ = ("_known", "_relied", "_relies", "_workspaces", "host_of", "statistics")
 
     def __init__(
-        self, sql: PostgresConnection, *, host_of: Callable[[str], str], known: KnownRows, relies: bool
+        self,
+        sql: PostgresConnection,
+        *,
+        host_of: Callable[[str], str],
+        known: KnownRows,
+        relies: bool,
+        events: tuple[KnownDurable, ...],
     ) -> None:
         """``host_of`` says for the path of a directory on which host it is; empty: on all.
 
         If it ``relies`` on what is ``known``, it does not read that.
         """
-        super().__init__(sql, counters=_NO_COUNTERS, search=WORD_INDEX)
+        super().__init__(sql, counters=_NO_COUNTERS, search=WORD_INDEX, events=events)
         self.first = _NEXT_NUMBER
         self.host_of = host_of
         self._workspaces: set[str] = set()
@@ -86,10 +93,20 @@ class PostgresTransaction(Transaction):
         if self._session(run.session_id) is not None:
             self._known.add_run(run)
 
-    def find_message(self, message_id: str) -> tuple[int, str, int, int] | None:
-        if self._relies and not self._known.has_message(message_id):
+    def usage(self, session_id: str) -> bytes:
+        session = self._session(session_id)
+        return super().usage(session_id) if session is None or session.usage is None else session.usage
+
+    def note_usage(self, session_id: str, usage: bytes) -> None:
+        super().note_usage(session_id, usage)
+        session = self._session(session_id)
+        if session is not None:
+            session.usage = usage
+
+    def find_message(self, message: Message) -> StoredMessage | None:
+        if self._relies and not self._known.has_message(message.id):
             return None
-        return super().find_message(message_id)
+        return super().find_message(message)
 
     def next_message_seq(self, session_id: str) -> int:
         session = self._session(session_id)
@@ -100,8 +117,8 @@ class PostgresTransaction(Transaction):
             session.last_seq = seq - 1
         return seq
 
-    def note_message(self, message: Message, seq: int) -> None:
-        super().note_message(message, seq)
+    def note_message(self, message: Message, seq: int, *, referenced: int) -> None:
+        super().note_message(message, seq, referenced=referenced)
         self._known.add_message(message.id)
         session = self._session(message.session_id)
         if session is not None and session.last_seq is not None:
@@ -114,6 +131,8 @@ class PostgresTransaction(Transaction):
         found = self._known.session(session_id)
         if found is None:
             found = self._known.add_session(session_id, super().place(session_id))
+            if found is not None:
+                found.usage = self._usages.get(session_id)
         if found is not None:
             self._places[session_id] = found.place
             workspace_id = found.place.workspace_id

@@ -32,16 +32,20 @@ def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - 
             runs.insert(tx, write)
         case w.SetLane():
             runs.set_lane(tx, write.lane)
+        case w.AddAudit():
+            audit.add(tx, write)
+        case w.EndAudit():
+            audit.end(tx, write)
         case w.AddUsage():
             usage.add_usage(tx, write)
+        case w.PutSession():
+            sessions.put(tx, write.session, lane=write.lane)
         case w.AddToolUse():
             usage.add_tool_use(tx.sql, write)
         case w.RecordRead():
             tool_records.record_read(tx, write)
         case w.PutWorkspace():
             sessions.put_workspace(tx, write.workspace)
-        case w.PutSession():
-            sessions.put(tx, write.session)
         case w.UpdateSession():
             sessions.update(tx, write)
         case w.DeleteSession():
@@ -74,9 +78,5 @@ def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - 
             tokens.put(tx, write.token)
         case w.PutPerson():
             people.put(tx, write.person)
-        case w.AddAudit():
-            audit.add(tx, write)
-        case w.EndAudit():
-            audit.end(tx, write)
         case _:
             assert_never(write)

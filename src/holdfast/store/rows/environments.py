@@ -14,11 +14,12 @@ _variables = LateDecoder(dict[str, str])
 _canonical_json = msgspec.json.Encoder(order="sorted")
 
 
-def put(tx: Transaction, run_id: str, environment: dict[str, str]) -> None:
+def put(tx: Transaction, environment: dict[str, str]) -> str:
+    """Store the variables. Returns what the row of a run names them by."""
     body = _canonical_json.encode(environment)
     digest = hashlib.sha256(body).hexdigest()
     tx.sql.execute("INSERT INTO environments (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, body))
-    tx.sql.execute("UPDATE runs SET environment = ? WHERE id = ?", (digest, run_id))
+    return digest
 
 
 def remove_of_session(tx: Transaction, session_id: str) -> None:

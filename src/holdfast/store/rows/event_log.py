@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from holdfast.schema import events as e
@@ -39,8 +40,8 @@ class NewEvent(Value, frozen=True):
     """The columns of the log after the number: workspace, session, root, kind, time, body, and what it leaves out."""
 
     def committed(self, number: int) -> CommittedEvent:
-        workspace_id, session_id, _, kind, *_ = self.row
-        return CommittedEvent(number, workspace_id, session_id, kind, self.body, self.event)
+        row = self.row
+        return CommittedEvent(number, row[0], row[1], row[3], self.body, self.event)
 
 
 def prepare(tx: Transaction, events: tuple[KnownDurable, ...]) -> list[NewEvent]:
@@ -72,14 +73,30 @@ def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[Committed
     prepared = prepare(tx, events)
     first = tx.counters.last + 1
     tx.counters.last += len(prepared)
-    tx.sql.executemany(INSERT_EVENT, [(number, *new.row) for number, new in enumerate(prepared, first)])
+    if 0 < len(prepared) <= _MOST_AT_ONCE and sum(len(new.row[_BODY]) for new in prepared) <= _MOST_BYTES_AT_ONCE:
+        values: list[Any] = []
+        for number, new in enumerate(prepared, first):
+            values += (number, *new.row)
+        tx.sql.execute(_insert_events(len(prepared)), values)
+    else:
+        tx.sql.executemany(_insert_events(1), [(number, *new.row) for number, new in enumerate(prepared, first)])
     return tuple(new.committed(number) for number, new in enumerate(prepared, first))
 
 
-INSERT_EVENT = (
+INSERT_EVENTS = (
     "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, part_count) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "VALUES "
 )
+_BODY = 5
+"""Its place in the row of a `NewEvent`."""
+_MOST_AT_ONCE = 16
+_MOST_BYTES_AT_ONCE = 16_384
+"""A statement keeps a copy of its last values, and there is one for each count."""
+
+
+@cache
+def _insert_events(count: int) -> str:
+    return INSERT_EVENTS + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * count)
 
 
 _NOTHING = LeftOut("")
@@ -93,11 +110,9 @@ def _shortened(tx: Transaction, event: KnownDurable) -> StoredBody | None:
             if message is None or event.session_id in tx.deleted:
                 return None
             found = shorten_message(event, message)
-            if found is not None and found.left_out is not None:
-                tx.sql.execute(
-                    "UPDATE messages SET referenced = :count WHERE id = :id AND referenced < :count",
-                    {"count": found.left_out.count, "id": message.id},
-                )
+            if found is not None and found.left_out is not None and found.left_out.count > tx.referenced[message.id]:
+                count = tx.referenced[message.id] = found.left_out.count
+                tx.sql.execute("UPDATE messages SET referenced = ? WHERE id = ?", (count, message.id))
             return found
         case e.RunAccepted() | e.RunStarted() | e.RunJoined() | e.RunStopping() | e.RunUpdated() | e.RunFinished():
             run = tx.runs.get(event.run.id)
@@ -106,22 +121,24 @@ def _shortened(tx: Transaction, event: KnownDurable) -> StoredBody | None:
             return None
 
 
-def keep_events_of_message(tx: Transaction, old: Message, new: Message, *, referenced: int) -> None:
-    """Call it before a message is replaced. Its events in the log keep the parts that they had."""
+def keep_events_of_message(tx: Transaction, old: Message, new: Message, *, referenced: int) -> int:
+    """Call it before a message is replaced. Its events in the log keep the parts that they had.
+
+    Returns how many parts of the new message they leave out.
+    """
     moved = moved_by(old.parts, new.parts, count=referenced)
     if moved == 0:
-        return
+        return referenced
     place = tx.place(old.session_id)
     if moved is not None:
         tx.sql.execute(
             "UPDATE events SET first_part = first_part + ? WHERE root_id = ? AND source = ?",
             (moved, place.root_id, old.id),
         )
-        tx.sql.execute("UPDATE messages SET referenced = referenced + ? WHERE id = ?", (moved, old.id))
-        return
+        return referenced + moved
     for number, body, left_out in _left_out_by(tx, old.id, root_id=place.root_id):
         _store_whole(tx, number, fill_message(body, left_out, old))
-    tx.sql.execute("UPDATE messages SET referenced = 0 WHERE id = ?", (old.id,))
+    return 0
 
 
 def complete_events_of_run(tx: Transaction, old: Run) -> None:

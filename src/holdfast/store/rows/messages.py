@@ -16,39 +16,38 @@ from holdfast.store.records import Page
 from holdfast.store.rows import event_log
 from holdfast.store.rows.row_bodies import pack_message, unpack_message
 from holdfast.store.rows.sql import SearchIndex, Sql
-from holdfast.store.rows.transaction import Transaction, conflict, require_session
+from holdfast.store.rows.transaction import StoredMessage, Transaction, conflict, require_session
 
 _EXCERPT_BEFORE, _EXCERPT_AFTER = 60, 140
 _INDEX_BATCH = 500
-_UPDATE = "UPDATE messages SET summary = ?, attempt = ?, body = ? WHERE n = ?"
+_INSERT = """INSERT INTO messages (id, session_id, seq, summary, attempt, referenced, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+_UPDATE = "UPDATE messages SET summary = ?, attempt = ?, referenced = ?, body = ? WHERE n = ?"
 _LARGE_BYTES = 1 << 20
 
 
 def put(tx: Transaction, message: Message, *, attempt: int) -> None:
     tx.require_session(message.session_id)
-    row = tx.find_message(message.id)
     summary = any(isinstance(part, Summary) for part in message.parts)
+    referenced = tx.count_parts_in_events(message)
+    stored = tx.find_message(message)
     n: Any
-    if row is None:
+    if stored is None:
         seq = message.seq or tx.next_message_seq(message.session_id)
         body = pack_message(msgspec.structs.replace(message, seq=seq))
-        n = tx.sql.execute(
-            "INSERT INTO messages (id, session_id, seq, summary, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
-            (message.id, message.session_id, seq, summary, attempt, body),
-        ).lastrowid
+        row = (message.id, message.session_id, seq, summary, attempt, referenced, body)
+        n = tx.sql.execute(_INSERT, row).lastrowid
     else:
-        n, session_id, seq, referenced = row
-        if session_id != message.session_id:
-            raise conflict(f"message {message.id!r} belongs to session {session_id!r}", message_id=message.id)
+        if stored.session_id != message.session_id:
+            raise conflict(f"message {message.id!r} belongs to session {stored.session_id!r}", message_id=message.id)
+        n, seq = stored.n, stored.seq
         body = pack_message(msgspec.structs.replace(message, seq=seq))
-        if referenced:
-            event_log.keep_events_of_message(tx, _stored(tx.sql, n), message, referenced=referenced)
-        _remove_from_index(tx, n, message)
-        tx.sql.execute(_UPDATE, (summary, attempt, body, n))
+        referenced = max(_keep_dependents(tx, stored, message), referenced)
+        tx.sql.execute(_UPDATE, (summary, attempt, referenced, body, n))
         if len(body) > _LARGE_BYTES:
-            tx.sql.execute(_UPDATE, (summary, attempt, b"", 0))  # no row: the statement forgets its copy of the body
-    tx.note_message(message, seq)
-    if message.role == "user" or is_finished(message):
+            tx.sql.execute(_UPDATE, (summary, attempt, 0, b"", 0))  # no row: the statement forgets its copy of the body
+    tx.note_message(message, seq, referenced=referenced)
+    if (stored is None or stored.indexed is None) and (message.role == "user" or is_finished(message)):
         tx.sql.execute("INSERT INTO message_text (n, text, indexed) VALUES (?, '', 0) ON CONFLICT DO NOTHING", (n,))
 
 
@@ -58,18 +57,20 @@ def _searchable(message: Message) -> str:
     return "\n".join(found)
 
 
-def _stored(sql: Sql, n: int) -> Message:
-    return unpack_message(sql.execute("SELECT body FROM messages WHERE n = ?", (n,)).fetchone()[0])
+def _keep_dependents(tx: Transaction, stored: StoredMessage, message: Message) -> int:
+    """Call it before a message is replaced, for what depends on its old text: events in the log, and the search index.
 
-
-def _remove_from_index(tx: Transaction, n: int, message: Message) -> None:
-    """Call it before a message is replaced. The index must get the text that it has, to remove it."""
-    if tx.sql.execute("SELECT 1 FROM message_text WHERE n = ? AND indexed = 1", (n,)).fetchone() is None:
-        return
-    known = _searchable(_stored(tx.sql, n))
-    if known != _searchable(message):
-        tx.search.remove(tx.sql, [(n, known)])
-        tx.sql.execute("UPDATE message_text SET indexed = 0 WHERE n = ?", (n,))
+    Returns how many parts of the new message events leave out.
+    """
+    if stored.body is None:
+        return 0
+    old = unpack_message(stored.body)
+    if stored.indexed and (known := _searchable(old)) != _searchable(message):
+        tx.search.remove(tx.sql, [(stored.n, known)])
+        tx.sql.execute("UPDATE message_text SET indexed = 0 WHERE n = ?", (stored.n,))
+    if not stored.referenced:
+        return 0
+    return event_log.keep_events_of_message(tx, old, message, referenced=stored.referenced)
 
 
 def has_new_text(sql: Sql) -> bool:

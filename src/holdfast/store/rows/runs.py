@@ -26,8 +26,8 @@ def insert(tx: Transaction, write: InsertRun) -> None:
     run = write.run
     tx.require_session(run.session_id)
     tx.sql.execute(
-        "INSERT INTO runs (id, session_id, seq, state, live, floor, body_hash, verdict, position, host_run_id, body) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO runs (id, session_id, seq, state, live, floor, body_hash, verdict, position, host_run_id, "
+        "environment, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             run.id,
             run.session_id,
@@ -39,13 +39,13 @@ def insert(tx: Transaction, write: InsertRun) -> None:
             write.decision,
             write.position,
             write.host_run_id,
+            None if write.environment is None else environments.put(tx, write.environment),
             encode(run),
         ),
     )
     tx.note_run(run)
-    if write.environment is not None:
-        environments.put(tx, run.id, write.environment)
-    tx.sql.execute("UPDATE sessions SET activity = ? WHERE id = ?", (tx.next_activity(), run.session_id))
+    if tx.make_newest(run.session_id):
+        tx.sql.execute("UPDATE sessions SET activity = ? WHERE id = ?", (tx.next_activity(), run.session_id))
 
 
 def update(tx: Transaction, write: UpdateRun) -> None:
@@ -61,9 +61,8 @@ def end(tx: Transaction, write: EndRun) -> None:
     run = apply_run_write(_expected(tx, write), write)
     answer = tx.messages.get(run.message_id or "")
     if run.text and answer is not None and text_of(answer.parts) == run.text:
-        _write(tx, msgspec.structs.replace(run, text=""))
+        _write(tx, msgspec.structs.replace(run, text=""), text_from=answer.id)
         tx.runs[run.id] = run
-        tx.sql.execute("UPDATE runs SET text_from = ? WHERE id = ?", (answer.id, run.id))
     else:
         _write(tx, run)
 
@@ -79,11 +78,18 @@ def _expected(tx: Transaction, write: UpdateRun | EndRun) -> Run:
     return run
 
 
-def _write(tx: Transaction, run: Run) -> None:
+def _write(tx: Transaction, run: Run, *, text_from: str | None = None) -> None:
     tx.note_run(run)
     tx.sql.execute(
-        "UPDATE runs SET state = ?, live = ?, body = ? WHERE id = ?",
-        (run.state, run.state not in END_STATES, encode(run), run.id),
+        "UPDATE runs SET state = ?, live = ?, body = ?, text_from = ? WHERE id = ?",
+        (run.state, run.state not in END_STATES, encode(run), text_from, run.id),
+    )
+
+
+def insert_lane(tx: Transaction, lane: LaneRow) -> None:
+    tx.sql.execute(
+        "INSERT INTO lanes (session_id, next_seq, mark, hold, last_end, lifecycle) VALUES (?, ?, ?, ?, ?, ?)",
+        (lane.session_id, lane.next_seq, lane.mark, lane.hold, lane.last_end, lane.lifecycle),
     )
 
 

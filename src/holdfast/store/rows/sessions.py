@@ -10,10 +10,10 @@ from holdfast.errors import NotFound
 from holdfast.schema.base import LateDecoder, encode
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.schema.usage import Usage
-from holdfast.store.records import Page
+from holdfast.store.records import LaneRow, Page
 from holdfast.store.rows import event_log, messages, runs
 from holdfast.store.rows.sql import Sql
-from holdfast.store.rows.transaction import Transaction, conflict, require_session
+from holdfast.store.rows.transaction import SessionPlace, Transaction, conflict, require_session
 from holdfast.store.writes import DeleteSession, UpdateSession
 
 _workspace = LateDecoder(Workspace)
@@ -32,8 +32,10 @@ def put_workspace(tx: Transaction, workspace: Workspace) -> None:
     )
 
 
-def put(tx: Transaction, session: Session) -> None:
+def put(tx: Transaction, session: Session, *, lane: LaneRow | None) -> None:
     root_id = session.id if session.parent_id is None else tx.require_session(session.parent_id).root_id
+    usage = encode(session.usage)
+    tx.make_newest(session.id)
     tx.sql.execute(
         "INSERT INTO sessions (id, workspace_id, parent_id, root_id, forked_from, activity, title, folded_title, "
         "archived, usage, created_at, updated_at, agent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -47,13 +49,14 @@ def put(tx: Transaction, session: Session) -> None:
             session.title,
             session.title.casefold(),
             session.archived,
-            encode(session.usage),
+            usage,
             session.created_at,
             session.updated_at,
             session.agent,
         ),
     )
-    tx.sql.execute("INSERT INTO lanes (session_id, next_seq, mark, lifecycle) VALUES (?, 1, 0, 'open')", (session.id,))
+    runs.insert_lane(tx, lane or LaneRow(session.id))
+    tx.add_session(session.id, SessionPlace(session.workspace_id, root_id, deleted=False), usage=usage)
 
 
 def update(tx: Transaction, write: UpdateSession) -> None:

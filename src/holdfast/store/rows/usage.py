@@ -44,8 +44,9 @@ def add_to_day(sql: Sql, write: AddUsage) -> None:
 
 def add_to_session(tx: Transaction, session_id: str, usage: Usage) -> None:
     tx.require_session(session_id)
-    (stored,) = tx.sql.execute("SELECT usage FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    tx.sql.execute("UPDATE sessions SET usage = ? WHERE id = ?", (encode(_usage.decode(stored) + usage), session_id))
+    total = encode(_usage.decode(tx.usage(session_id)) + usage)
+    tx.sql.execute("UPDATE sessions SET usage = ? WHERE id = ?", (total, session_id))
+    tx.note_usage(session_id, total)
 
 
 def add_tool_use(sql: Sql, write: AddToolUse) -> None:

@@ -195,7 +195,7 @@ class WriterThread:
         return outcome
 
     def _apply(self, batch: w.Batch) -> w.Committed:
-        transaction = Transaction(self._sql, counters=self._counters, search=FTS5_INDEX)
+        transaction = Transaction(self._sql, counters=self._counters, search=FTS5_INDEX, events=batch.events)
         for write in batch.writes:
             apply_write(transaction, write)
         events = event_log.append(transaction, batch.events)
