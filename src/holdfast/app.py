@@ -42,6 +42,7 @@ from holdfast.server import (
     read_token_file,
     run_on_loop,
     serve,
+    share_heap,
 )
 from holdfast.services import Services
 from holdfast.store import Store
@@ -399,6 +400,7 @@ async def run_server(
 
     Returns whether the stop is written (see `serve`).
     """
+    share_heap()  # before the first thread
     hide_process()
     adopt_orphans()
     raise_descriptor_limit()

@@ -152,29 +152,37 @@ def test_a_server_that_serves_no_page_imports_nothing_for_it() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the C library of Linux has a heap for each thread")
-def test_all_threads_of_a_server_allocate_from_one_heap() -> None:
+def test_all_threads_of_a_server_allocate_from_one_heap(holdfast_home: Path) -> None:
     program = (
-        "import ctypes, sys, threading\n"
-        "from holdfast.server import share_heap\n"
-        "if 'share' in sys.argv: share_heap()\n"
+        "import ctypes, os, signal, sys, threading\n"
+        "from holdfast.app import run_server\n"
+        "from holdfast.locations import Locations\n"
+        "from holdfast.server import run_on_loop\n"
         "library = ctypes.CDLL(None)\n"
         "library.malloc.restype = library.fopen.restype = ctypes.c_void_p\n"
-        "allocated = threading.Barrier(4)\n"
-        "def allocate(): library.malloc(50_000); allocated.wait()\n"
-        "threads = [threading.Thread(target=allocate) for _ in range(4)]\n"
-        "for thread in threads: thread.start()\n"
-        "for thread in threads: thread.join()\n"
-        "output = ctypes.c_void_p(library.fopen(b'/dev/stdout', b'w'))\n"
-        "library.malloc_info(0, output)\n"
-        "library.fflush(output)\n"
+        "def list_heaps(addresses=()):\n"
+        "    allocated = threading.Barrier(4)\n"
+        "    def allocate(): library.malloc(50_000); allocated.wait()\n"
+        "    threads = [threading.Thread(target=allocate) for _ in range(4)]\n"
+        "    for thread in threads: thread.start()\n"
+        "    for thread in threads: thread.join()\n"
+        "    output = ctypes.c_void_p(library.fopen(b'/dev/stdout', b'w'))\n"
+        "    library.malloc_info(0, output)\n"
+        "    library.fflush(output)\n"
+        "    if addresses: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "if 'serve' in sys.argv:\n"
+        "    run_on_loop(run_server(Locations.from_env(os.environ), os.environ, ready=list_heaps))\n"
+        "else:\n"
+        "    list_heaps()\n"
     )
 
     def heaps(*arguments: str) -> int:
-        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", program, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
         return done.stdout.count("<heap nr=")
 
     assert heaps() > 1
-    assert heaps("share") == 1
+    assert heaps("serve") == 1
 
 
 @pytest.mark.promise("W5")
