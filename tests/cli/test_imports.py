@@ -19,6 +19,7 @@ FORBIDDEN = {
         "selectors",
         "signal",
         "struct",
+        "textwrap",
         "pathlib",
         "dataclasses",
         "rich",
@@ -57,6 +58,21 @@ def test_no_heavy_module_is_imported(sh: CliShell, words: tuple[str, ...]) -> No
     loaded = _loaded(sh, *words)
     assert loaded & FORBIDDEN == set()
     assert not [name for name in loaded if name.startswith(("holdfast.server", "holdfast.models", "holdfast.app"))]
+
+
+SCHEMA = """
+from holdfast.cli import _import_msgspec
+_import_msgspec()
+import msgspec
+class Named(msgspec.Struct):
+    'What it is.'
+print(msgspec.json.schema(Named)["$defs"]["Named"]["description"])
+"""
+
+
+def test_schemas_have_their_descriptions_though_msgspec_was_imported_without_textwrap() -> None:
+    done = subprocess.run([sys.executable, "-c", SCHEMA], capture_output=True, text=True, check=True, timeout=50)
+    assert done.stdout == "What it is.\n"
 
 
 SERVE = """

@@ -212,19 +212,27 @@ def _parse(command: CliCommand, args: list[str]) -> Any:
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions and platform.
+    """Import msgspec without typing_extensions, platform and textwrap.
 
     msgspec imports typing_extensions if it is installed. That takes longer than msgspec itself and adds nothing on
-    Python 3.11 and newer. It also imports uuid, which imports platform to ask for the name of the system.
+    Python 3.11 and newer. It also imports uuid, which imports platform to ask for the name of the system, and textwrap,
+    which compiles its patterns, for the descriptions in JSON schemas.
     """
-    if not {"msgspec", "typing_extensions", "platform"} & sys.modules.keys():
+    if not {"msgspec", "typing_extensions", "platform", "textwrap"} & sys.modules.keys():
         from types import SimpleNamespace
 
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]
         sys.modules["platform"] = SimpleNamespace(system=lambda: os.uname().sysname)  # type: ignore[assignment]
+        sys.modules["textwrap"] = SimpleNamespace(dedent=_dedent)  # type: ignore[assignment]
         import msgspec  # noqa: F401
 
-        del sys.modules["typing_extensions"], sys.modules["platform"]
+        del sys.modules["typing_extensions"], sys.modules["platform"], sys.modules["textwrap"]
+
+
+def _dedent(text: str) -> str:
+    import textwrap
+
+    return textwrap.dedent(text)
 
 
 def _report_unknown(name: str, *, kind: str) -> int:
