@@ -33,6 +33,7 @@ a deny rule *may* match; such a command needs approval.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from holdfast.approvals.rule_patterns import CommandPattern, PathPattern, TextPattern, UrlPattern
@@ -73,8 +74,9 @@ class Rules(Value, frozen=True):
     grants: tuple[Rule, ...] = ()
 
 
+@lru_cache(maxsize=256)
 def parse_rules(*, deny: tuple[str, ...] = (), allow: tuple[str, ...] = (), grants: tuple[str, ...] = ()) -> Rules:
-    """Parse rules. `ConfigError` for the first invalid one."""
+    """Parse rules. `ConfigError` for the first invalid one. The same rules are parsed once, not for each call."""
     return Rules(
         deny=tuple(parse_rule(text) for text in deny),
         allow=tuple(parse_rule(text) for text in allow),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import BadRequest, StoreUnwritable
+from holdfast.schema.approvals import Grant
 from holdfast.store.commit_listeners import CommitListeners
 from holdfast.store.open_drafts import OpenDrafts, is_finished
 from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
@@ -23,6 +24,7 @@ from holdfast.store.sqlite import database_file, draft_log
 from holdfast.store.sqlite.database_file import Connect, OwnerLock
 from holdfast.store.sqlite.database_threads import PendingFunction, ReaderThreads, WriterThread
 from holdfast.store.sqlite.draft_log import DraftLog
+from holdfast.store.sqlite.known_grants import KnownGrants
 from holdfast.store.sqlite.search_index import FTS5_INDEX
 from holdfast.store.unfinished_copy import require_finished
 from holdfast.store.writes import AddAudit, Batch, Committed, EndAudit, PutMessage
@@ -82,6 +84,7 @@ class SqliteStore(LedgerReads):
         self._read = self._readers.read
         self._writer = WriterThread(connection, path=path, loop=loop, deliver=self._deliver)
         self._drafts = drafts
+        self._grants = KnownGrants()
         self._draft_log = DraftLog(draft_log.log_path(path))
         self._closing: asyncio.Task[None] | None = None
         self._riding = RidingWrites(self._submit, loop=loop)
@@ -129,6 +132,7 @@ class SqliteStore(LedgerReads):
             else:
                 settle(pending.future, None, outcome)
         for pending, outcome in outcomes:
+            self._grants.forget_changed(pending.batch)
             if not isinstance(outcome, Committed):
                 continue
             if self._drafts:
@@ -136,6 +140,10 @@ class SqliteStore(LedgerReads):
             if outcome.events:
                 self._last = outcome.numbers[-1]
                 self._listeners.tell(outcome.events)
+
+    async def grants(self, workspace_id: str, *, session_id: str | None = None) -> tuple[Grant, ...]:
+        read = partial(super().grants, workspace_id, session_id=session_id)
+        return await self._grants.get(workspace_id, session_id, read=read)
 
     async def _read_with_drafts(self, query: DraftQuery[T], *, session_id: str | None = None) -> T:
         drafts = self._drafts.all() if session_id is None else self._drafts.of_session(session_id)
