@@ -27,6 +27,7 @@ _IMPORTS = "<frozen importlib._bootstrap>"
 EXEMPTIONS: tuple[Exemption, ...] = (
     Exemption("os.stat", "asyncio/unix_events.py", "create_unix_connection", "asyncio checks the socket's path once"),
     Exemption("io.BufferedReader.read", "tools/process/process_table.py", "_read_stat", "/proc is memory, not a disk"),
+    Exemption("socket.socket.recv", "tools/process/supervisor_program.py", "withdraw", "MSG_DONTWAIT does not wait"),
     Exemption("threading.Lock.acquire", _IMPORTS, "_find_and_load", "a thread imports the same module"),
     Exemption("threading.Lock.acquire", _IMPORTS, "_lock_unlock_module", "a thread imports the same module"),
     Exemption("os.unlink", "asyncio/unix_events.py", "create_unix_server", "asyncio removes a stale socket once"),

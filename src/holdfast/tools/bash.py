@@ -265,22 +265,16 @@ class _BashCall:
     async def wait(self) -> _Ending:
         """Wait until the call is over. The command may go on."""
         seconds = _BACKGROUND_SECONDS if self._arguments.background else self._context.settings.tools.bash_background
-        ended = asyncio.ensure_future(self._command.wait_ended())
-        exited = asyncio.ensure_future(self._command.running.wait_exited())
-        tree = asyncio.ensure_future(self._command.running.wait_tree_ended())
-        try:
-            await asyncio.wait((ended, exited), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if exited.done() and not ended.done():
-                await asyncio.wait((tree,), timeout=_SETTLE_SECONDS)
-                if tree.done():
-                    await asyncio.wait((ended,))
-            if ended.done():
-                return "ended"
-            return "left" if exited.done() else "slow"
-        finally:
-            ended.cancel()
-            exited.cancel()
-            tree.cancel()
+        ended, exited = self._command.ended, self._command.running.exited
+        tree_ended = self._command.running.tree_ended
+        await asyncio.wait((ended, exited), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if exited.done() and not ended.done():
+            await asyncio.wait((tree_ended,), timeout=_SETTLE_SECONDS)
+            if tree_ended.done():
+                await asyncio.wait((ended,))
+        if ended.done():
+            return "ended"
+        return "left" if exited.done() else "slow"
 
     def report(self) -> ToolOutput:
         """Return the result of a command that has ended."""

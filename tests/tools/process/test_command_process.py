@@ -23,10 +23,10 @@ from holdfast.tools.process.command_process import (
     NON_INTERACTIVE,
     SUPERVISOR_SECONDS,
     CommandLauncher,
-    _SupervisorConnection,
     command_environment,
 )
 from holdfast.tools.process.process_table import IS_LINUX, find_process, tree_below
+from holdfast.tools.process.supervisor_program import SupervisorConnection, SupervisorProgram
 from tests.support.running_server import until
 from tests.support.stress import StressShare
 from tests.support.stubborn_commands import (
@@ -205,7 +205,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("name", ["plain", "ignores_signals", "holds_the_pipe", "fifty", "stopped"])
 async def test_without_subreapers_the_process_group_is_killed(name: str) -> None:
-    class WithoutSubreapers(command_process._SupervisorProgram):
+    class WithoutSubreapers(SupervisorProgram):
         code = (
             "from holdfast.tools.process import process_table, supervisor;"
             " supervisor.IS_LINUX = process_table.IS_LINUX = False; supervisor.main({descriptor})"
@@ -377,7 +377,7 @@ async def test_a_supervisor_whose_command_has_ended_gets_another_one() -> None:
 
 async def test_a_supervisor_that_was_not_told_to_stay_gets_no_other_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server may signal a supervisor until it has read that the tree ended; it then tells it to stay."""
-    monkeypatch.setattr(_SupervisorConnection, "keep_supervisor", lambda self: None)
+    monkeypatch.setattr(SupervisorConnection, "keep_supervisor", lambda self: None)
     async with open_launcher() as launcher:
         used = [await supervisor_of(launcher, f"call_{number}") for number in range(5)]
         assert len(set(used)) == 5
@@ -556,7 +556,7 @@ def test_the_end_of_a_command_closes_no_file_of_somebody_else(run: Run, monkeypa
             assert await running.output.read() == b"done\n"
             await running.wait_tree_ended()
             running.stop_reading()
-            await until(lambda: len(seen) == 3)
+            await until(lambda: len(seen) == 1)  # its input; we close the numbers of the others
 
     run(check())
     assert [number for number in reused if not is_open(number)] == []

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -106,6 +107,22 @@ async def test_confined_and_unconfined_commands_alternate(launcher: CommandLaunc
         assert (await output_of(plain)).strip() == mine
         assert (await output_of(confined)).strip() not in ("", mine)
         assert plain.exit_code == confined.exit_code == 3
+
+
+async def test_no_namespace_of_a_command_stays_when_it_has_ended(launcher: CommandLauncher, scope: int) -> None:
+    def kept() -> list[str]:
+        found = []
+        for process in tree_below(os.getpid()):
+            with suppress(FileNotFoundError):
+                found += [os.readlink(entry.path) for entry in os.scandir(f"/proc/{process.pid}/fd")]
+        return [name for name in found if name.startswith("mnt:")]
+
+    running = await start(launcher, command("exec sleep 1000", "call_a"), scope, NamespaceView())
+    await running.kill()
+    running.stop_reading()
+    assert await output_of(await start(launcher, command("echo done", "call_b"), scope, NamespaceView())) == "done\n"
+    while await asyncio.to_thread(kept):
+        pass
 
 
 async def test_a_confined_program_can_have_pipes(launcher: CommandLauncher, scope: int) -> None:

@@ -11,30 +11,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Mapping
-from io import FileIO
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
 
-import holdfast
 from holdfast.config import Settings, secret_variables
 from holdfast.errors import ToolError
-from holdfast.files import initial_descriptor_limit
 from holdfast.schema.base import Value
+from holdfast.tools.process.command_pipes import CommandPipes
 from holdfast.tools.process.process_table import (
     Process,
     describe_process,
-    find_process,
     processes_with_variable,
     send_signal,
     tree_below,
 )
 from holdfast.tools.process.sandbox import NOT_CONFINED, CommandSandbox, Confinement
-from holdfast.tools.process.supervisor import KEEP_MESSAGE, KILL_MESSAGE, CommandKind, CommandRequest
+from holdfast.tools.process.supervisor import KILL_MESSAGE, CommandKind, CommandRequest
+from holdfast.tools.process.supervisor_program import RequestOffer, SupervisorConnection, SupervisorProgram
 
 GRACE_SECONDS = 0.4
 """Time between SIGINT and SIGKILL."""
@@ -68,14 +62,6 @@ NON_INTERACTIVE: Mapping[str, str] = {
 """Disables pagers, editors, prompts and colours: there is no terminal, and a model reads the output."""
 
 _OWN_VARIABLES = frozenset({"HOLDFAST_TOKEN", "HOLDFAST_CALL"})
-
-_PIPE_BUFFER = 1 << 17
-_LIMITED_PROGRAM = (
-    "import sys, resource; sys.path.append({root!r}); hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
-    " resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, hard)); "
-)
-"""Commands get the limit of open files that the server was started with, since some programs suffer from a high one."""
-_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
 
 def command_environment(base: Mapping[str, str], settings: Settings) -> dict[str, str]:
@@ -113,9 +99,9 @@ class RunningCommand:
 
     def __init__(
         self,
-        connection: _SupervisorConnection,
+        connection: SupervisorConnection,
         *,
-        pipes: _CommandPipes,
+        pipes: CommandPipes,
         supervisor: Process,
         mark: str,
         supervisor_seconds: float,
@@ -131,10 +117,15 @@ class RunningCommand:
         self._exit_code: int | None = None
         self._killed: list[str] = []
         self._left: list[str] = []
-        self._exited = asyncio.Event()
-        self._tree_ended = asyncio.Event()
-        self._listener = asyncio.create_task(self._listen(), name=f"command:{mark}")
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        """Done when the command has exited. Processes that it started may still run. Do not cancel it."""
+        self.tree_ended: asyncio.Future[None] = loop.create_future()
+        """Done when the whole tree has ended, or a kill has given up on it. Do not cancel it."""
         self._killer: asyncio.Task[None] | None = None
+        self._search: asyncio.Task[None] | None = None
+        """Kills by the mark, if the supervisor does not do it."""
+        connection.listen(self._take_report)
 
     @property
     def exit_code(self) -> int | None:
@@ -146,17 +137,15 @@ class RunningCommand:
         return KillResult(tuple(self._killed), tuple(self._left))
 
     async def wait_exited(self) -> None:
-        """Wait until the command has exited. Processes that it started may still run."""
-        await self._exited.wait()
+        await asyncio.shield(self.exited)
 
     async def wait_tree_ended(self) -> None:
-        """Wait until the whole tree has ended, or a kill has given up on it."""
-        await self._tree_ended.wait()
+        await asyncio.shield(self.tree_ended)
 
     async def processes(self) -> tuple[str, ...]:
         """Return the processes that run now, as ``123 sleep 1000``."""
         found = await asyncio.to_thread(_describe_tree, self._supervisor.pid)
-        return () if self._tree_ended.is_set() else found  # its supervisor may have another command by now
+        return () if self.tree_ended.done() else found  # its supervisor may have another command by now
 
     async def kill(self) -> KillResult:
         """Kill the tree within `KILL_SECONDS`. All callers get the same result; a cancelled caller stops nothing."""
@@ -170,36 +159,47 @@ class RunningCommand:
         self._pipes.close()
 
     async def _kill(self) -> None:
-        if not self._tree_ended.is_set():
+        if not self.tree_ended.done():
             self._connection.send(KILL_MESSAGE)
-            try:
-                async with asyncio.timeout(self._supervisor_seconds + 0.1):
-                    await self._tree_ended.wait()
-            except TimeoutError:
-                self._connection.close()  # most likely stopped by its command; the listener then searches by mark
-        await self._listener
+            await asyncio.wait((self.tree_ended,), timeout=self._supervisor_seconds + 0.1)
+            if not self.tree_ended.done():
+                self._kill_by_mark()  # most likely the supervisor was stopped by its command
+        if self._search is not None:
+            await self._search
 
-    async def _listen(self) -> None:
-        finished = False
-        while not finished and (report := await self._connection.read_report()):
-            match report:
-                case ["exited", code]:
-                    self._exit_code = int(code)
-                    self._exited.set()
-                case ["killed", name]:
-                    self._killed.append(name)
-                case ["left", name]:
-                    self._left.append(name)
-                case ["empty"]:
-                    finished = True
-                    self._connection.keep_supervisor()
-                case ["ended"]:
-                    finished = True
-        if not finished:
+    def _take_report(self, report: list[str]) -> None:
+        match report:
+            case ["exited", code]:
+                self._exit_code = int(code)
+                self.exited.set_result(None)
+            case ["killed", name]:
+                self._killed.append(name)
+            case ["left", name]:
+                self._left.append(name)
+            case ["empty"]:
+                self._connection.keep_supervisor()
+                self._end()
+            case ["ended"]:
+                self._end()
+            case []:
+                self._kill_by_mark()
+
+    def _kill_by_mark(self) -> None:
+        if self._search is None:
+            self._connection.close()
+            self._search = asyncio.create_task(self._kill_marked(), name=f"command:{self._mark}")
+
+    async def _kill_marked(self) -> None:
+        try:
             self._left += await asyncio.to_thread(_kill_marked, self._supervisor, f"{MARK_VARIABLE}={self._mark}")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         self._connection.close()
-        self._exited.set()
-        self._tree_ended.set()
+        for future in (self.exited, self.tree_ended):
+            if not future.done():
+                future.set_result(None)
 
 
 class CommandLauncher:
@@ -210,7 +210,7 @@ class CommandLauncher:
 
     def __init__(self, *, supervisor_seconds: float = SUPERVISOR_SECONDS) -> None:
         self._supervisor_seconds = supervisor_seconds
-        self._program: _SupervisorProgram | None = None
+        self._program: SupervisorProgram | None = None
         self._starting = asyncio.Lock()
         self.sandbox = CommandSandbox()
         self.has_started = False
@@ -234,12 +234,42 @@ class CommandLauncher:
             raise ToolError(f"the command cannot be started: {error}") from None
         for seconds, restart in ((START_SECONDS, False), (RESTART_SECONDS, True)):
             program = await self._running_program(restart=restart)
-            handle = await _new_supervisor(program, command, seconds=seconds)
-            if handle is not None:
-                return await _start_command(
-                    *handle, request=request, mark=command.mark, supervisor_seconds=self._supervisor_seconds
-                )
+            running = await self._start(program, command, request=request, seconds=seconds)
+            if running is not None:
+                return running
         raise ToolError("the command cannot be started: the supervisor program does not respond; try again")
+
+    async def _start(
+        self, program: SupervisorProgram, command: CommandSpec, *, request: bytes, seconds: float
+    ) -> RunningCommand | None:
+        """Start a command. Returns None if the program has ended or does not respond; it is not started then."""
+        offer, pipes = _make_offer(program, command, request)
+        if offer is None:
+            return None
+        connection = offer.connection
+        try:
+            await pipes.open()
+            match await offer.answer(seconds=seconds):
+                case None:
+                    connection.close()
+                    pipes.close()
+                    return None
+                case ["started", pid, parent, group, state, started]:
+                    return RunningCommand(
+                        connection,
+                        pipes=pipes,
+                        supervisor=Process(int(pid), int(parent), int(group), state, started),
+                        mark=command.mark,
+                        supervisor_seconds=self._supervisor_seconds,
+                    )
+                case ["failed", reason]:
+                    raise ToolError(f"the command cannot be started: {reason}")
+            raise ToolError("the command may have been started, but its supervisor ended unexpectedly")
+        except BaseException:
+            offer.withdraw()
+            connection.close()
+            pipes.close()
+            raise
 
     async def close(self) -> None:
         """End the supervisor program, after its commands have ended."""
@@ -248,132 +278,15 @@ class CommandLauncher:
         if program:
             await asyncio.to_thread(program.end)
 
-    async def _running_program(self, *, restart: bool) -> _SupervisorProgram:
+    async def _running_program(self, *, restart: bool) -> SupervisorProgram:
         async with self._starting:
             if self._program is not None and (restart or self._program.has_ended):
                 await asyncio.to_thread(self._program.end, seconds=0.0)
                 self._program = None
             if self._program is None:
                 self.has_started = True
-                self._program = await asyncio.to_thread(_SupervisorProgram)
+                self._program = await asyncio.to_thread(SupervisorProgram)
             return self._program
-
-
-class _SupervisorProgram:
-    """The supervisor program and the socket to it. Blocking: create and end it in a thread."""
-
-    code: ClassVar[str] = "from holdfast.tools.process.supervisor import main; main({descriptor})"
-    """What the program runs."""
-
-    def __init__(self) -> None:
-        self.socket, theirs = socket.socketpair()
-        root = str(Path(holdfast.__file__).parents[1])
-        code = _LIMITED_PROGRAM.format(root=root, limit=initial_descriptor_limit())
-        code += self.code.format(descriptor=theirs.fileno())
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", code],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=_ENVIRONMENT,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
-        self.socket.setblocking(False)
-        self.pid = self._process.pid
-        found = find_process(self.pid)
-        self.identity = (self.pid, found.started if found else "")
-        self.has_free_supervisor = False
-        """Whether a supervisor was kept after its command, and no command was started since."""
-
-    @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def end(self, *, seconds: float = 2 * KILL_SECONDS) -> None:
-        """Wait up to `seconds`, then kill the program. Its supervisors go on without it."""
-        self.socket.close()
-        try:
-            self._process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-class _CommandPipes:
-    """Our ends of a command's pipes: its output and, for a piped command, its input and its errors."""
-
-    def __init__(self, descriptors: Iterable[int]) -> None:
-        self.output = asyncio.StreamReader(limit=_PIPE_BUFFER)
-        self.input: asyncio.StreamWriter | None = None
-        self.errors: asyncio.StreamReader | None = None
-        self._descriptors = list(descriptors)
-        """Not yet in the hands of the event loop."""
-        self._transports: list[asyncio.BaseTransport] = []
-
-    async def open(self) -> None:
-        """Hand the pipes over to the event loop. Whether it succeeds or not, `close` closes them."""
-        piped = len(self._descriptors) > 1
-        await self._open_reader(self.output)
-        if piped:
-            loop, file = asyncio.get_running_loop(), _file_for_loop(self._descriptors.pop(0), "wb")
-            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, file)
-            self._transports.append(transport)
-            self.input = asyncio.StreamWriter(transport, protocol, None, loop)
-            self.errors = asyncio.StreamReader(limit=_PIPE_BUFFER)
-            await self._open_reader(self.errors)
-
-    def close(self) -> None:
-        for transport in self._transports:
-            transport.close()
-        while self._descriptors:
-            os.close(self._descriptors.pop())
-
-    async def _open_reader(self, reader: asyncio.StreamReader) -> None:
-        loop, file = asyncio.get_running_loop(), _file_for_loop(self._descriptors.pop(0), "rb")
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-        self._transports.append(transport)
-
-
-def _file_for_loop(descriptor: int, mode: Literal["rb", "wb"]) -> FileIO:
-    """Return the file of a pipe for the running event loop, which closes the descriptor from now on, exactly once.
-
-    A transport of asyncio closes the file. One of uvloop closes the number and then the file. If the file closed the
-    number, too, it could be that of a file or connection which another thread has opened in between.
-    """
-    closes_files = isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop)
-    return os.fdopen(descriptor, mode, buffering=0, closefd=closes_files)
-
-
-class _SupervisorConnection:
-    """The socket to a supervisor. Each report is a line of fields separated by tabs."""
-
-    def __init__(self, program: _SupervisorProgram, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._program = program
-        self._reader = reader
-        self._writer = writer
-
-    async def read_report(self) -> list[str]:
-        """Return the fields of the next report; empty if the supervisor has ended or the connection is closed."""
-        try:
-            line = await self._reader.readline()
-        except OSError:
-            return []
-        return line.decode("utf-8", "replace").rstrip("\n").split("\t") if line.endswith(b"\n") else []
-
-    def send(self, data: bytes) -> None:
-        self._writer.write(data)
-
-    def keep_supervisor(self) -> None:
-        """Let the supervisor, whose command has ended, wait for another one, unless one is free already."""
-        if not self._program.has_free_supervisor:
-            self._program.has_free_supervisor = True
-            self.send(KEEP_MESSAGE)
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 def _pack_request(command: CommandSpec, *, supervisor_seconds: float) -> bytes:
@@ -392,72 +305,26 @@ def _pack_request(command: CommandSpec, *, supervisor_seconds: float) -> bytes:
     return request.pack()
 
 
-def _send_descriptors(program: _SupervisorProgram, command: CommandSpec) -> tuple[socket.socket | None, list[int]]:
-    """Send one end of a new socket and of new pipes; return the other ends. No socket if the program has ended.
-
-    The pipes are the output and, for a piped command, the input and the errors.
-    """
-    ours, theirs = socket.socketpair()
-    pipes = [os.pipe(), os.pipe()[::-1], os.pipe()] if command.piped else [os.pipe()]
-    kept, sent = [ends[0] for ends in pipes], [ends[1] for ends in pipes]
+def _make_offer(
+    program: SupervisorProgram, command: CommandSpec, request: bytes
+) -> tuple[RequestOffer | None, CommandPipes]:
+    """Offer a command to the program; return our ends of its pipes, too. No offer if the program has ended."""
+    ends = [os.pipe(), os.pipe()[::-1], os.pipe()] if command.piped else [os.pipe()]
+    pipes, sent = CommandPipes(ours for ours, _ in ends), [theirs for _, theirs in ends]
     ruleset = [] if command.confinement.ruleset is None else [command.confinement.ruleset]
     kind = CommandKind(piped=command.piped, in_namespace=command.confinement.view is not None)
-    try:
-        socket.send_fds(program.socket, [kind.pack()], [theirs.fileno(), *sent, *ruleset])
-    except OSError:
-        ours.close()
-        return None, kept
-    finally:
-        theirs.close()
-        for descriptor in sent:
-            os.close(descriptor)
-    ours.setblocking(False)
-    return ours, kept
-
-
-async def _new_supervisor(
-    program: _SupervisorProgram, command: CommandSpec, *, seconds: float
-) -> tuple[_SupervisorConnection, _CommandPipes] | None:
-    """Return a supervisor that is ready to run a command; None if the program has ended or does not respond."""
     program.has_free_supervisor = False
-    control, descriptors = _send_descriptors(program, command)
-    pipes, connection, ready = _CommandPipes(descriptors), None, False
     try:
-        if control is None:
-            return None
-        connection = _SupervisorConnection(program, *await asyncio.open_unix_connection(sock=control))
-        await pipes.open()
-        async with asyncio.timeout(seconds):
-            ready = await connection.read_report() == ["ready"]
-        return (connection, pipes) if ready else None
-    except TimeoutError:
-        return None
-    finally:
-        if not ready:
-            pipes.close()
-            if connection is not None:
-                connection.close()
-
-
-async def _start_command(
-    connection: _SupervisorConnection, pipes: _CommandPipes, *, request: bytes, mark: str, supervisor_seconds: float
-) -> RunningCommand:
-    """Send the request. The command may have run from here on, so nothing is retried."""
-    try:
-        connection.send(request)
-        match await connection.read_report():
-            case ["started", pid, parent, group, state, started]:
-                supervisor = Process(int(pid), int(parent), int(group), state, started)
-                return RunningCommand(
-                    connection, pipes=pipes, supervisor=supervisor, mark=mark, supervisor_seconds=supervisor_seconds
-                )
-            case ["failed", reason]:
-                raise ToolError(f"the command cannot be started: {reason}")
-        raise ToolError("the command may have been started, but its supervisor ended unexpectedly")
+        return RequestOffer(program, request, kind=kind, descriptors=[*sent, *ruleset]), pipes
+    except ConnectionError:
+        pipes.close()
+        return None, pipes
     except BaseException:
-        connection.close()
         pipes.close()
         raise
+    finally:
+        for descriptor in sent:
+            os.close(descriptor)
 
 
 def _describe_tree(pid: int) -> tuple[str, ...]:

@@ -171,7 +171,8 @@ class CapturedCommand:
         self._before_end = before_end
         self.running = running
         self.timed_out = False
-        self._ended = asyncio.create_task(self._follow(), name="output")
+        self.ended = asyncio.create_task(self._follow(), name="output")
+        """Done when the command has ended. Do not cancel it."""
         self._timer: asyncio.Task[None] | None = None
 
     @classmethod
@@ -188,7 +189,7 @@ class CapturedCommand:
 
     async def wait_ended(self) -> None:
         """Wait until the command has ended. A cancelled caller stops nothing."""
-        await asyncio.shield(self._ended)
+        await asyncio.shield(self.ended)
 
     async def kill(self) -> KillResult:
         """Kill the command and wait until it has ended."""
@@ -215,8 +216,9 @@ class CapturedCommand:
             seen = self.capture.size
             await asyncio.wait((reading,), timeout=_DRAIN_SECONDS)
         self.running.stop_reading()
-        reading.cancel()
-        await asyncio.wait((reading,))
+        if not reading.done():
+            reading.cancel()
+            await asyncio.wait((reading,))
         notice = await self._before_end() if self._before_end else ""
         await self.capture.feed(notice.encode(), final=True)
         if self._timer and not self.timed_out:

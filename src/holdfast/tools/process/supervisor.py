@@ -8,6 +8,9 @@ after daemonizing. When it has no children left, the whole tree has ended. No ot
 then keep the supervisor for another command, which saves a fork; it does so only after it has read that the tree ended,
 so that it never signals a supervisor that has a command of somebody else.
 
+A request waits in the socket of its command before a supervisor gets that socket. A supervisor takes the request by
+reading it; until then the server can read it back, and then the command is never started.
+
 If a command supervisor is killed, its processes become children of the root supervisor, which kills them. If the server
 dies, its sockets close, and all supervisors kill their processes and exit.
 
@@ -16,6 +19,7 @@ On systems other than Linux there are no subreapers: the command's process group
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -185,10 +189,13 @@ class CommandSupervisor:
         self._command: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._group = 0
+        self._unsent = b""
+        """Reports that are sent with the next one."""
+        self._mounts: int | None = None
+        """Keeps the namespace of a confined command until its end is reported: to remove the mounts takes time."""
 
     def run(self, streams: CommandStreams, ruleset: int | None = None) -> int:
         """Run until the command's tree has ended. Returns 0 if no process is left, else 1."""
-        self._report("ready")
         request = _receive_request(self._control)
         if request is None:
             return 0
@@ -201,6 +208,14 @@ class CommandSupervisor:
             streams.close()
         self._group = 0 if IS_LINUX else self._pid
         self._report("started", *map(str, find_process(os.getpid()) or ()))
+        try:
+            return self._follow(request)
+        finally:
+            if self._mounts is not None:
+                os.close(self._mounts)
+
+    def _follow(self, request: CommandRequest) -> int:
+        """Reap processes until none is left, or kill them on request."""
         self._poll.register(self._control.fileno(), select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
@@ -220,7 +235,10 @@ class CommandSupervisor:
     def _launch(self, request: CommandRequest, streams: CommandStreams, ruleset: int | None) -> int:
         if request.view is not None:
             starter = self._starter or ConfinedStarter()
-            return starter.start(request, streams, ruleset)
+            pid = starter.start(request, streams, ruleset)
+            with contextlib.suppress(OSError):  # it has ended already
+                self._mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            return pid
         if self._starter:
             self._starter.close()
         self._command = _launch(request, streams) if ruleset is None else _launch_confined(request, streams, ruleset)
@@ -272,19 +290,24 @@ class CommandSupervisor:
         return True
 
     def _has_members(self) -> bool:
+        """Whether a process is left. If not, the exit of the command is reported with the report that follows."""
         self._exits.drain()
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return bool(self._group) and any(process.alive for process in self._members())
+                if not self._group or not any(process.alive for process in self._members()):
+                    return False
+                break
             if pid == 0:
-                return True
+                break
             if pid == self._pid:
                 code = os.waitstatus_to_exitcode(status)
                 if self._command is not None:
                     self._command.returncode = code  # subprocess must not wait for it: its number may be used again
-                self._report("exited", str(code))
+                self._unsent += f"exited\t{code}\n".encode()
+        self._send_unsent()
+        return True
 
     def _quick_members(self) -> list[Process]:
         """The members. One may be missing while another ends; of frozen ones none is missing."""
@@ -294,8 +317,14 @@ class CommandSupervisor:
         return tree_below(os.getpid(), group=self._group)
 
     def _report(self, *fields: str) -> None:
+        self._unsent += "\t".join(fields).encode("utf-8", "replace") + b"\n"
+        self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        reports, self._unsent = self._unsent, b""
         try:
-            self._control.sendall("\t".join(fields).encode("utf-8", "replace") + b"\n")
+            if reports:
+                self._control.sendall(reports)
         except OSError:
             return  # the server has ended; the next poll reports the closed socket, which kills the command
 
