@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import BadRequest, StoreUnwritable
 from holdfast.schema.approvals import Grant
@@ -24,10 +24,12 @@ from holdfast.store.sqlite import database_file, draft_log
 from holdfast.store.sqlite.database_file import Connect, OwnerLock
 from holdfast.store.sqlite.database_threads import PendingFunction, ReaderThreads, WriterThread
 from holdfast.store.sqlite.draft_log import DraftLog
-from holdfast.store.sqlite.known_grants import KnownGrants
 from holdfast.store.sqlite.search_index import FTS5_INDEX
 from holdfast.store.unfinished_copy import require_finished
 from holdfast.store.writes import AddAudit, Batch, Committed, EndAudit, PutMessage
+
+if TYPE_CHECKING:
+    from holdfast.store.sqlite.known_grants import KnownGrants
 
 T = TypeVar("T")
 
@@ -84,7 +86,7 @@ class SqliteStore(LedgerReads):
         self._read = self._readers.read
         self._writer = WriterThread(connection, path=path, loop=loop, deliver=self._deliver)
         self._drafts = drafts
-        self._grants = KnownGrants()
+        self._grants: KnownGrants | None = None
         self._draft_log = DraftLog(draft_log.log_path(path))
         self._closing: asyncio.Task[None] | None = None
         self._riding = RidingWrites(self._submit, loop=loop)
@@ -132,7 +134,8 @@ class SqliteStore(LedgerReads):
             else:
                 settle(pending.future, None, outcome)
         for pending, outcome in outcomes:
-            self._grants.forget_changed(pending.batch)
+            if self._grants is not None:
+                self._grants.forget_changed(pending.batch)
             if not isinstance(outcome, Committed):
                 continue
             if self._drafts:
@@ -142,6 +145,10 @@ class SqliteStore(LedgerReads):
                 self._listeners.tell(outcome.events)
 
     async def grants(self, workspace_id: str, *, session_id: str | None = None) -> tuple[Grant, ...]:
+        if self._grants is None:
+            from holdfast.store.sqlite.known_grants import KnownGrants  # not above: a server starts without it
+
+            self._grants = KnownGrants()
         read = partial(super().grants, workspace_id, session_id=session_id)
         return await self._grants.get(workspace_id, session_id, read=read)
 
