@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from holdfast.schema import events as e
@@ -73,13 +72,7 @@ def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[Committed
     prepared = prepare(tx, events)
     first = tx.counters.last + 1
     tx.counters.last += len(prepared)
-    if 0 < len(prepared) <= _MOST_AT_ONCE and sum(len(new.row[_BODY]) for new in prepared) <= _MOST_BYTES_AT_ONCE:
-        values: list[Any] = []
-        for number, new in enumerate(prepared, first):
-            values += (number, *new.row)
-        tx.sql.execute(_insert_events(len(prepared)), values)
-    else:
-        tx.sql.executemany(_insert_events(1), [(number, *new.row) for number, new in enumerate(prepared, first)])
+    tx.sql.executemany(INSERT_EVENT, [(number, *new.row) for number, new in enumerate(prepared, first)])
     return tuple(new.committed(number) for number, new in enumerate(prepared, first))
 
 
@@ -87,16 +80,7 @@ INSERT_EVENTS = (
     "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, part_count) "
     "VALUES "
 )
-_BODY = 5
-"""Its place in the row of a `NewEvent`."""
-_MOST_AT_ONCE = 16
-_MOST_BYTES_AT_ONCE = 16_384
-"""A statement keeps a copy of its last values, and there is one for each count."""
-
-
-@cache
-def _insert_events(count: int) -> str:
-    return INSERT_EVENTS + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * count)
+INSERT_EVENT = f"{INSERT_EVENTS}(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 _NOTHING = LeftOut("")

@@ -175,8 +175,11 @@ class Transaction:
         """Return how many of the message's parts the batch's events leave out, if it is stored like this."""
         if self._parts_in_events is None:
             self._parts_in_events = parts_in_events(self._events)
-        found = self._parts_in_events.get(message.id, ())
-        return max((len(parts) for parts in found if parts == message.parts[: len(parts)]), default=0)
+        most = 0
+        for parts in self._parts_in_events.get(message.id, ()):
+            if len(parts) > most and parts == message.parts[: len(parts)]:
+                most = len(parts)
+        return most
 
     def require_session(self, session_id: str) -> SessionPlace:
         """Return where the session belongs. Raises `StoreConflict` if it does not exist or is deleted."""
