@@ -44,6 +44,7 @@ async def test_grants_are_read_once_until_a_commit_may_change_them() -> None:
         known.forget_changed(Batch((change,)))
     assert await known.get("wsp_1", "ses_1", read=reads) == ()
     assert await known.get("wsp_1", None, read=reads) == ()
+    assert await known.get("wsp_2", None, read=reads) == ()
     assert reads.count == len(changes) + 2
 
 
@@ -58,3 +59,14 @@ async def test_a_read_that_a_commit_overtakes_is_not_kept() -> None:
     assert await overtaken == ()
     assert await known.get("wsp_1", "ses_1", read=reads) == (GRANT,)
     assert reads.count == 2
+
+
+async def test_a_session_has_its_own_grants_and_those_of_the_workspace() -> None:
+    known, reads = KnownGrants(), Reads()
+    first, second = (Grant(f"grt_{name}", "wsp_1", "bash: ls", f"ses_{name}") for name in ("a", "b"))
+    reads.grants = (first, GRANT, second)
+    assert await known.get("wsp_1", "ses_a", read=reads) == (first, GRANT)
+    assert await known.get("wsp_1", "ses_b", read=reads) == (GRANT, second)
+    assert await known.get("wsp_1", "ses_c", read=reads) == (GRANT,)
+    assert await known.get("wsp_1", None, read=reads) == (GRANT,)
+    assert reads.count == 1

@@ -149,3 +149,8 @@ def grants(sql: Sql, workspace_id: str, *, session_id: str | None) -> tuple[Gran
         (workspace_id, session_id),
     )
     return tuple(_grant.decode(body) for (body,) in rows)
+
+
+def grants_of_all_sessions(sql: Sql, workspace_id: str) -> tuple[Grant, ...]:
+    rows = sql.execute("SELECT body FROM grants WHERE workspace_id = ? ORDER BY n", (workspace_id,))
+    return tuple(_grant.decode(body) for (body,) in rows)

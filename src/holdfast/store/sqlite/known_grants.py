@@ -10,7 +10,7 @@ from holdfast.store.writes import AddGrant, Batch, DeleteSession, RemoveGrants
 
 Read: TypeAlias = Callable[[], Awaitable[tuple[Grant, ...]]]
 
-_MAX_SCOPES = 500
+_MAX_WORKSPACES = 100
 
 
 class KnownGrants:
@@ -20,23 +20,27 @@ class KnownGrants:
     """
 
     def __init__(self) -> None:
-        self._scopes: dict[tuple[str, str | None], tuple[Grant, ...] | object] = {}
-        """By workspace and session: the grants, or the mark of a read that has not ended."""
+        self._workspaces: dict[str, tuple[Grant, ...] | object] = {}
+        """The grants of each, also of its sessions, or the mark of a read that has not ended."""
 
     async def get(self, workspace_id: str, session_id: str | None, *, read: Read) -> tuple[Grant, ...]:
-        scope = (workspace_id, session_id)
-        known = self._scopes.get(scope)
-        if isinstance(known, tuple):
-            return known
-        if len(self._scopes) >= _MAX_SCOPES:
-            self._scopes.clear()
-        mark = self._scopes[scope] = object()
+        """Return the grants of a workspace and of one session. ``read`` returns those of all its sessions."""
+        known = self._workspaces.get(workspace_id)
+        found = known if isinstance(known, tuple) else await self._read(workspace_id, read)
+        return tuple(grant for grant in found if grant.session_id in (None, session_id))
+
+    async def _read(self, workspace_id: str, read: Read) -> tuple[Grant, ...]:
+        if len(self._workspaces) >= _MAX_WORKSPACES:
+            self._workspaces.clear()
+        mark = self._workspaces[workspace_id] = object()
         found = await read()
-        if self._scopes.get(scope) is mark:
-            self._scopes[scope] = found
+        if self._workspaces.get(workspace_id) is mark:
+            self._workspaces[workspace_id] = found
         return found
 
     def forget_changed(self, batch: Batch) -> None:
         """Forget what a commit may have changed. Call it before the caller of the commit continues."""
-        if self._scopes and any(isinstance(write, (AddGrant, RemoveGrants, DeleteSession)) for write in batch.writes):
-            self._scopes.clear()
+        if self._workspaces and any(
+            isinstance(write, (AddGrant, RemoveGrants, DeleteSession)) for write in batch.writes
+        ):
+            self._workspaces.clear()

@@ -18,7 +18,7 @@ from holdfast.store.open_drafts import OpenDrafts, is_finished
 from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
 from holdfast.store.protocol import CommitListener
 from holdfast.store.riding_writes import RidingWrites
-from holdfast.store.rows import audit, event_log, messages, stored_responses
+from holdfast.store.rows import approvals, audit, event_log, messages, stored_responses
 from holdfast.store.rows.ledger_reads import DraftQuery, LedgerReads
 from holdfast.store.sqlite import database_file, draft_log
 from holdfast.store.sqlite.database_file import Connect, OwnerLock
@@ -149,7 +149,7 @@ class SqliteStore(LedgerReads):
             from holdfast.store.sqlite.known_grants import KnownGrants  # not above: a server starts without it
 
             self._grants = KnownGrants()
-        read = partial(super().grants, workspace_id, session_id=session_id)
+        read = partial(self._read, partial(approvals.grants_of_all_sessions, workspace_id=workspace_id))
         return await self._grants.get(workspace_id, session_id, read=read)
 
     async def _read_with_drafts(self, query: DraftQuery[T], *, session_id: str | None = None) -> T:
