@@ -1,6 +1,7 @@
 """A kill ends a command's whole process tree, whatever its processes do to survive (C7)."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -299,6 +300,15 @@ async def test_a_command_that_cannot_start_raises_the_reason(
         broken = type(spec)(argv, directory, spec.environment, spec.mark)
         with pytest.raises(ToolError, match=reason):
             await launcher.start(broken)
+
+
+async def test_a_command_that_cannot_start_has_the_number_of_the_error() -> None:
+    async with open_launcher() as launcher:
+        spec = command("", "call_1")
+        with pytest.raises(ToolError) as raised:
+            await launcher.start(replace(spec, argv=("/no/such/program",)))
+    assert isinstance(raised.value.__cause__, OSError)
+    assert raised.value.__cause__.errno == errno.ENOENT
 
 
 async def test_the_supervisor_program_is_restarted_after_it_was_killed() -> None:

@@ -5,6 +5,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -322,3 +323,13 @@ def test_an_ordinary_user_is_confined_in_a_user_namespace(scope: int) -> None:
         assert (directory / "workspace" / "new").stat().st_uid == _NOBODY
     finally:
         shutil.rmtree(directory)
+
+
+def test_a_low_limit_of_open_files_is_enough() -> None:
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
+        "from holdfast.tools.process.mount_namespace import NamespaceView, enter_namespace\n"
+        "enter_namespace(NamespaceView(hidden=('/mnt',)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,6 @@
 """What each sandbox prevents, tested with real commands."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -9,6 +10,7 @@ from typing import get_args
 import pytest
 
 from holdfast.errors import ToolError
+from holdfast.files import is_out_of_descriptors
 from holdfast.tools.process import landlock, sandbox
 from holdfast.tools.process.mount_namespace import enter_namespace
 from holdfast.tools.process.sandbox import (
@@ -225,3 +227,16 @@ def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_cache_variable_cannot_make_the_home_writable(tmp_path: Path) -> None:
     for value in ("/", str(tmp_path), str(tmp_path.parent), "relative"):
         assert cache_directories({"HOME": str(tmp_path), "npm_config_cache": value, "PATH": "/nowhere"}) == ()
+
+
+async def test_too_many_open_files_choose_no_weaker_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(*args: object, **options: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    found = CommandSandbox()
+    with monkeypatch.context() as patch:
+        patch.setattr(sandbox.subprocess, "run", starved)
+        with pytest.raises(ToolError, match="too many open files") as raised:
+            await found.backend("auto")
+    assert is_out_of_descriptors(raised.value)
+    assert await found.availability() == _AVAILABLE

@@ -262,8 +262,8 @@ class CommandLauncher:
                         mark=command.mark,
                         supervisor_seconds=self._supervisor_seconds,
                     )
-                case ["failed", reason]:
-                    raise ToolError(f"the command cannot be started: {reason}")
+                case ["failed", number, reason]:
+                    raise ToolError(f"the command cannot be started: {reason}") from OSError(int(number), reason)
             raise ToolError("the command may have been started, but its supervisor ended unexpectedly")
         except BaseException:
             offer.withdraw()

@@ -18,7 +18,7 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
@@ -144,9 +144,18 @@ def _make_namespaces(*, network: bool) -> None:
         os.close(descriptor)
 
 
-def _open(path: str) -> int:
-    """Open a path without following links; the start of the command closes it. Raises `OSError`."""
-    return _check(_system_calls().openat2(_OPENAT2, _AT_FDCWD, os.fsencode(path), _HOW, ctypes.sizeof(_HOW)), path)
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """Open a path without following links. Raises `OSError`.
+
+    It is closed at once: a command is confined with many paths, also where the limit of open files is low.
+    """
+    opened = _system_calls().openat2(_OPENAT2, _AT_FDCWD, os.fsencode(path), _HOW, ctypes.sizeof(_HOW))
+    descriptor = _check(opened, path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class _Copy(NamedTuple):
@@ -160,21 +169,19 @@ def _copy(paths: Iterable[str]) -> list[_Copy]:
     """Copy what is mounted at and below these paths, to attach it later. Paths that do not exist are left out."""
     found = []
     for path in paths:
-        try:
-            source = _open(path)
-        except FileNotFoundError:
-            continue
-        found.append(_Copy(path, _check(_system_calls().open_tree(_OPEN_TREE, source, b"", _COPY_FLAGS), path)))
+        with contextlib.suppress(FileNotFoundError), _opened(path) as source:
+            found.append(_Copy(path, _check(_system_calls().open_tree(_OPEN_TREE, source, b"", _COPY_FLAGS), path)))
     return found
 
 
 def _attach(copies: Iterable[_Copy], *, covered: Sequence[str] = ()) -> None:
-    """Attach copies at their paths. Below covered directories their places are made if they are missing."""
+    """Attach copies at their paths, and close them. Missing places below covered directories are made."""
     for path, tree in copies:
         if _is_below(path, covered) and not os.path.lexists(path):
             _make_place(path, tree)
-        move = _system_calls().move_mount
-        _check(move(_MOVE_MOUNT, tree, b"", _open(path), b"", _MOVE_BY_DESCRIPTORS), path)
+        with _opened(path) as place:
+            _check(_system_calls().move_mount(_MOVE_MOUNT, tree, b"", place, b"", _MOVE_BY_DESCRIPTORS), path)
+        os.close(tree)
 
 
 def _set_attributes(path: str, attributes: int, *, propagation: int = 0, flags: int = _RECURSIVE) -> None:
@@ -185,8 +192,9 @@ def _set_attributes(path: str, attributes: int, *, propagation: int = 0, flags: 
 
 def _mount(kind: str, path: str, flags: int, options: str) -> None:
     """Mount an empty file system over a directory, which must not be reached through a link."""
-    place = f"/proc/self/fd/{_open(path)}".encode()
-    _check(_libc().mount(kind.encode(), place, kind.encode(), ctypes.c_ulong(flags), options.encode()), path)
+    with _opened(path) as descriptor:
+        place = f"/proc/self/fd/{descriptor}".encode()
+        _check(_libc().mount(kind.encode(), place, kind.encode(), ctypes.c_ulong(flags), options.encode()), path)
 
 
 def _mount_devices(devices: list[_Copy]) -> None:

@@ -11,14 +11,15 @@ import os
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import holdfast
 from holdfast.config.settings import Sandbox
 from holdfast.errors import ToolError
+from holdfast.files import is_out_of_descriptors
 from holdfast.schema.base import Value
 from holdfast.tools.process import landlock
 from holdfast.tools.process.mount_namespace import NamespaceView
@@ -176,7 +177,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 
 def probe_sandboxes() -> SandboxAvailability:
-    """Try all sandboxes. Blocking: call it in a thread."""
+    """Try all sandboxes. Raises `ToolError` if too many files are open to try them. Blocking: call it in a thread."""
     return SandboxAvailability(_namespace_problem(), _bubblewrap_problem(), _landlock_problem())
 
 
@@ -273,9 +274,16 @@ def _namespace_problem() -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
+        _raise_if_out_of_descriptors(error)
         return f"cannot be tried: {error}"
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return f"forbidden on this machine: {lines[-1] if lines else done.returncode}" if done.returncode else ""
+
+
+def _raise_if_out_of_descriptors(error: Exception) -> None:
+    """A server with too many open files says nothing about the machine, and must not choose a weaker sandbox."""
+    if is_out_of_descriptors(error):
+        raise ToolError("the sandbox cannot be tried: too many open files") from error
 
 
 def _bubblewrap_problem() -> str:
@@ -283,11 +291,8 @@ def _bubblewrap_problem() -> str:
         return "requires Linux"
     if not _find_bubblewrap():
         return "not installed"
-    results: list[str] = []
-    thread = threading.Thread(target=lambda: results.append(_try_bubblewrap()))  # it confines itself
-    thread.start()
-    thread.join()
-    return results[0]
+    with ThreadPoolExecutor(1) as thread:  # it confines itself
+        return thread.submit(_try_bubblewrap).result()
 
 
 def _try_bubblewrap() -> str:
@@ -305,6 +310,7 @@ def _try_bubblewrap() -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
+        _raise_if_out_of_descriptors(error)
         return f"cannot be started: {error}"
     if done.returncode:
         return f"fails on this machine: {done.stderr.decode('utf-8', 'replace').strip()}"

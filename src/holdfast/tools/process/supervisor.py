@@ -202,7 +202,8 @@ class CommandSupervisor:
         try:
             self._pid = self._launch(request, streams, ruleset)
         except OSError as error:
-            self._report("failed", f"{error.strerror or error}: {error.filename or request.argv[0]!r}")
+            reason = f"{error.strerror or error}: {error.filename or request.argv[0]!r}"
+            self._report("failed", str(error.errno or 0), reason)
             return 0
         finally:
             streams.close()
