@@ -21,6 +21,7 @@ from holdfast.ids import build_id
 from holdfast.locations import Locations
 from tests.client.both_clients import Open, both
 from tests.client.stub_server import Piece, Request, StubServer, Wait, answer, error, one_after_another
+from tests.store.faulty_database import small_disk
 
 FAKE = Path(__file__).with_name("fake_server.py")
 
@@ -125,6 +126,18 @@ def test_a_missing_server_program_is_named(place: UserHome) -> None:
 def test_a_start_without_response_fails_after_its_seconds(place: UserHome) -> None:
     with pytest.raises(StartFailed, match=r"does not answer after 0\.2 s; it printed nothing to '.*start\.log'"):
         place.local(mode="mute", seconds=0.2).ensure()
+
+
+def test_a_full_disk_is_named_if_the_server_could_print_nothing(
+    place: UserHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        if disk is None:
+            pytest.skip("mounting is not permitted here")
+        (disk / "filler").write_bytes(bytes(1 << 20))
+        monkeypatch.setattr(LocalServer, "log", disk / "start.log")
+        with pytest.raises(StartFailed, match=r"the disk of '.*/disk' is full: free some space, and try again"):
+            place.local(mode="mute", seconds=0.2).ensure()
 
 
 def test_waiting_for_the_start_lock_is_bounded(place: UserHome) -> None:

@@ -250,7 +250,11 @@ class LocalServer:
                 text = log.read().decode("utf-8", "replace").strip()
         except OSError:
             text = ""
-        return f":\n{text}" if text else f"; it printed nothing to {str(self.log)!r}"
+        if text:
+            return f":\n{text}"
+        if _is_full(self.log.parent):
+            return f"; the disk of {str(self.log.parent)!r} is full: free some space, and try again"
+        return f"; it printed nothing to {str(self.log)!r}"
 
     @contextmanager
     def _start_lock(self, until: float) -> Iterator[None]:
@@ -311,6 +315,14 @@ def _listens(path: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _is_full(directory: Path) -> bool:
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return False
+    return status.f_bavail == 0
 
 
 def _version(text: str) -> tuple[int, ...]:

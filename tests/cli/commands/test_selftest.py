@@ -33,6 +33,11 @@ def test_a_wrong_server_address_is_refused(capsys: pytest.CaptureFixture[str]) -
     assert "--server must be unix:/PATH or http://host:port, got 'nowhere'" in capsys.readouterr().err
 
 
+def test_quick_and_long_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selftest", "--quick", "--long"]) == 2
+    assert "--long: not allowed with argument --quick" in capsys.readouterr().err
+
+
 def test_without_a_terminal_a_line_is_printed_when_a_check_ends() -> None:
     stream = io.StringIO()
     table = LiveTable(stream)

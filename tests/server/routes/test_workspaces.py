@@ -26,6 +26,16 @@ async def test_one_directory_is_one_workspace_under_any_path(home: Path) -> None
             assert (await server.http.post("/v1/workspaces", {"path": wrong})).status == 400
 
 
+@pytest.mark.promise("W1", "R14")
+async def test_opening_a_known_directory_writes_nothing(home: Path) -> None:
+    async with run_server(home) as server:
+        store = server.app.store
+        for _ in range(2):
+            opened = await server.http.post("/v1/workspaces", {"path": str(server.work)}, Idempotency_Key="k1")
+            assert opened.ok(200)["id"] == server.workspace_id
+        assert await store.stored_response("k1") is None
+
+
 @pytest.mark.promise("W1")
 async def test_opening_runs_nothing_of_the_directory_and_trust_is_given_and_taken_back(home: Path) -> None:
     async with run_server(home) as server:

@@ -262,6 +262,30 @@ async def test_on_a_full_disk_cancels_and_ends_use_the_reserved_space_and_prompt
             await store.close()
 
 
+@pytest.mark.promise("W6")
+async def test_a_store_opens_on_a_full_disk_with_the_space_that_was_reserved(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "8m") as disk:
+        if disk is None:
+            pytest.skip("mounting is not permitted here")
+        await (await ready(await open_store(disk / "holdfast.db"))).close()
+        await asyncio.to_thread(_fill_disk, disk / "filler")
+        store = await open_store(disk / "holdfast.db")
+        try:
+            assert await kinds(store) == ["session.created"]
+            with pytest.raises(StoreUnwritable, match="cancels and ends"):
+                await store.commit(says("msg_prompt", "x"))
+            await store.commit(replace(says("msg_end", "x"), uses_reserve=True))
+            (disk / "filler").unlink()
+            await store.commit(says("msg_prompt", "x"))
+        finally:
+            await store.close()
+        await asyncio.to_thread(_fill_disk, disk / "filler")
+        (disk / "holdfast.db.reserve").unlink()
+        await asyncio.to_thread(_fill_disk, disk / "more")
+        with pytest.raises(StoreUnwritable, match="space on its disk"):
+            await open_store(disk / "holdfast.db")
+
+
 def _fill_disk(path: Path) -> None:
     with path.open("wb", buffering=0) as file, suppress(OSError):
         for size in (65536, 4096):

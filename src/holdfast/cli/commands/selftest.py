@@ -46,8 +46,9 @@ def configure(parser: Parser) -> None:
             ),
         ),
     )
-    parser.add_argument("--quick", action="store_true", help="one round of each check")
-    parser.add_argument("--long", action="store_true", help="a quarter of an hour")
+    duration = parser.add_mutually_exclusive_group()
+    duration.add_argument("--quick", action="store_true", help="one round of each check")
+    duration.add_argument("--long", action="store_true", help="a quarter of an hour")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seed", type=int, metavar="N", help="repeat the random choices of an earlier test")
     parser.add_argument("--server", metavar="URL", help="test a running server: unix:/PATH or http://host:port")

@@ -186,6 +186,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/workspaces", list_workspaces, response=PageView[WorkspaceView]),
     Endpoint(
         *("POST", "/v1/workspaces", open_workspace),
+        stores_answer=False,  # commands that only read begin with it, and must not wait for the disk
         body=OpenWorkspaceBody,
         response=WorkspaceView,
         status=201,

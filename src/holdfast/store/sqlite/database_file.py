@@ -16,6 +16,7 @@ from urllib.parse import quote
 from holdfast.errors import StoreDamaged, StoreLocked, StoreNewer, StoreUnwritable
 from holdfast.files import lock
 from holdfast.store.rows.migrations import APPLICATION_ID, MIGRATIONS, SEARCH_INDEX
+from holdfast.store.sqlite.space_reserve import SpaceReserve, is_disk_full
 
 _MAGIC = b"SQLite format 3\x00"
 _BUSY_SECONDS = 5.0
@@ -158,7 +159,16 @@ def _check(connection: sqlite3.Connection, *, seconds: float) -> list[tuple[str]
 
 
 def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection:
-    """Open the only connection that writes, and migrate the tables."""
+    """Open the only connection that writes, and migrate the tables. On a full disk it uses the reserved space."""
+    try:
+        return _open_writer(path, connect=connect)
+    except StoreUnwritable as error:
+        if not is_disk_full(error.__cause__) or not SpaceReserve(path).release_earlier():
+            raise
+    return _open_writer(path, connect=connect)
+
+
+def _open_writer(path: Path, *, connect: Connect) -> sqlite3.Connection:
     connection = connect(path, read_only=False)
     try:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

@@ -46,8 +46,16 @@ class SpaceReserve:
     def release(self) -> None:
         if self.held:
             self.held = False
-            self._path.unlink(missing_ok=True)
-            _logger.warning("the disk is full: the space that is reserved for cancels and ends is released")
+            self.release_earlier()
+
+    def release_earlier(self) -> bool:
+        """Release what an earlier server reserved. Returns whether there was something."""
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        _logger.warning("the disk is full: the space that is reserved for cancels and ends is released")
+        return True
 
     def _allocate(self) -> None:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
