@@ -333,3 +333,39 @@ def test_a_low_limit_of_open_files_is_enough() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+async def test_a_command_sees_what_was_mounted_after_its_process_was_prepared(
+    launcher: CommandLauncher, scope: int, tmp_path: Path
+) -> None:
+    for name in ("first", "second"):
+        await output_of(await start(launcher, command("true", "call_a"), scope, NamespaceView()))
+        assert launcher.pid is not None
+        waiting = (await asyncio.to_thread(_wait_for_two_below, launcher.pid))[-1]
+        await asyncio.to_thread(_wait_for_namespace, waiting)
+        subprocess.run(["mount", "-t", "tmpfs", name, str(tmp_path)], check=True)
+        try:
+            await asyncio.to_thread(wait_until_dead, [waiting])  # it would keep what is unmounted
+            found = await output_of(
+                await start(launcher, command("cat /proc/mounts", "call_b"), scope, NamespaceView())
+            )
+            assert f"{name} {tmp_path} tmpfs" in found
+        finally:
+            subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+async def test_a_prepared_process_is_not_used_with_another_network(launcher: CommandLauncher, scope: int) -> None:
+    mine = os.readlink("/proc/self/ns/net")
+    for network in (True, False, False, True, True):
+        running = await start(
+            launcher, command("readlink /proc/self/ns/net", "call_a"), scope, NamespaceView(network=network)
+        )
+        assert ((await output_of(running)).strip() == mine) == network
+
+
+def _wait_for_namespace(process: Process) -> None:
+    mine = os.readlink("/proc/self/ns/mnt")
+    with suppress(FileNotFoundError):  # another test has mounted something, which ended it
+        while os.readlink(f"/proc/{process.pid}/ns/mnt") == mine:
+            time.sleep(0.01)

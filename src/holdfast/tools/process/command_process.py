@@ -312,7 +312,8 @@ def _make_offer(
     ends = [os.pipe(), os.pipe()[::-1], os.pipe()] if command.piped else [os.pipe()]
     pipes, sent = CommandPipes(ours for ours, _ in ends), [theirs for _, theirs in ends]
     ruleset = [] if command.confinement.ruleset is None else [command.confinement.ruleset]
-    kind = CommandKind(piped=command.piped, in_namespace=command.confinement.view is not None)
+    view = command.confinement.view
+    kind = CommandKind(command.piped, in_namespace=view is not None, network=view is None or view.network)
     program.has_free_supervisor = False
     try:
         return RequestOffer(program, request, kind=kind, descriptors=[*sent, *ruleset]), pipes

@@ -3,6 +3,7 @@
 The process gets a copy of all mounts and makes them read-only. It mounts what the command may write once more, as it
 was before, and covers what the command may not see. It has devices of its own and no privileges, and no way back:
 nested namespaces cannot undo the mounts that they inherit. A user needs a user namespace for this, root does not.
+What does not depend on the command is prepared before it is known (`prepare_namespace`), which takes most of the time.
 Signals and `ptrace` are left to Landlock (`landlock.make_scope_ruleset`), so that commands see the real process ids.
 
 Paths are opened without following links. If a path was exchanged since the limits were computed, the command does not
@@ -33,6 +34,8 @@ _READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS = 0x1, 0x2, 0x4, 0x8
 _SAFE = _NO_SETUID | _NO_DEVICES
 _PRIVATE = 1 << 18
 _AT_FDCWD = -100
+_DETACH = 0x2 | 0x8
+"""Unmount at once, and follow no link."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = (
@@ -96,27 +99,47 @@ class _MountAttributes(ctypes.Structure):
     )
 
 
-def enter_namespace(view: NamespaceView, *, directory: str = "/") -> None:
-    """Confine the calling process for ever, and change to a directory.
+class PreparedNamespace(NamedTuple):
+    """Namespaces of the calling process, in which it sees what it saw before. Nothing is confined yet."""
 
-    It must have one thread, and it must not go on if this raises `OSError`. Copies have the attributes that the mounts
-    have when they are made, so each kind of copy is made between two changes of attributes.
+    mounts: list[_Copy]
+    """The devices of the command and its ``/proc``, to be attached."""
+    network: bool
+
+
+def prepare_namespace(*, network: bool) -> PreparedNamespace:
+    """Put the calling process into new namespaces. It must have one thread, and must not go on after `OSError`.
+
+    Copies have the attributes that the mounts have when they are made, so each kind of copy is made between two changes
+    of attributes.
     """
-    _make_namespaces(network=view.network)
+    _make_namespaces(network=network)
     _set_attributes("/", _NO_SETUID, propagation=_PRIVATE)
     devices = _copy(f"/dev/{name}" for name in _DEVICES)
     _set_attributes("/", _NO_DEVICES)
+    if not network:
+        _start_loopback()
+    return PreparedNamespace([*_make_devices(devices), *_copy(["/proc"])], network)
+
+
+def enter_namespace(view: NamespaceView, *, directory: str = "/", prepared: PreparedNamespace | None = None) -> None:
+    """Confine the calling process for ever, and change to a directory.
+
+    It must have one thread, and it must not go on if this raises `OSError`. ``prepared`` must have the network of the
+    view, and no mount may have changed since.
+    """
+    mounts, network = prepared or prepare_namespace(network=view.network)
+    if network != view.network:
+        raise ValueError("the namespace was prepared for another network")
     writable = _copy(path for path in view.writable if path != "/")
     shown = _copy(view.private_writable) + _copy(path for path in view.writable if _is_below(path, view.hidden))
-    processes = _copy(["/proc"])
     if "/" not in view.writable:
         _set_attributes("/", _READ_ONLY)
     read_only = _copy(view.read_only)
     visible = _copy(view.visible)
     controls = _copy(f"/proc/{name}" for name in _KERNEL_CONTROLS if os.geteuid() == 0)
     covered = ("/dev", *view.hidden)
-    _mount_devices(devices)
-    _attach([*processes, *controls, *writable, *read_only], covered=covered)
+    _attach([*mounts, *controls, *writable, *read_only], covered=covered)
     for path in view.covered:
         _cover(path)
     for path in view.hidden:
@@ -126,8 +149,6 @@ def enter_namespace(view: NamespaceView, *, directory: str = "/") -> None:
     _attach([*visible, *shown], covered=covered)
     for path in view.hidden:
         _set_attributes(path, _READ_ONLY, flags=0)
-    if not view.network:
-        _start_loopback()
     _drop_privileges()
     os.chdir(directory)
 
@@ -197,7 +218,8 @@ def _mount(kind: str, path: str, flags: int, options: str) -> None:
         _check(_libc().mount(kind.encode(), place, kind.encode(), ctypes.c_ulong(flags), options.encode()), path)
 
 
-def _mount_devices(devices: list[_Copy]) -> None:
+def _make_devices(devices: list[_Copy]) -> list[_Copy]:
+    """Return a ``/dev`` that is not attached: the view of the command may name paths of the real one."""
     _mount("tmpfs", "/dev", _NO_SETUID | _NO_PROGRAMS, "mode=0755")
     _attach(devices, covered=("/dev",))
     for name, target in _DEVICE_LINKS:
@@ -206,6 +228,9 @@ def _mount_devices(devices: list[_Copy]) -> None:
     _mount("devpts", "/dev/pts", _NO_SETUID | _NO_PROGRAMS, "newinstance,ptmxmode=0666,mode=0620")
     os.mkdir("/dev/shm")
     os.chmod("/dev/shm", 0o1777)
+    made = _copy(["/dev"])
+    _check(_libc().umount2(b"/dev", _DETACH), "/dev")
+    return made
 
 
 def _cover(path: str) -> None:

@@ -33,7 +33,12 @@ import time
 from typing import NamedTuple, NoReturn
 
 from holdfast.tools.process.landlock import restrict_thread
-from holdfast.tools.process.mount_namespace import NamespaceView, enter_namespace, prepare_namespaces
+from holdfast.tools.process.mount_namespace import (
+    NamespaceView,
+    enter_namespace,
+    prepare_namespace,
+    prepare_namespaces,
+)
 from holdfast.tools.process.process_table import (
     IS_LINUX,
     Process,
@@ -77,13 +82,15 @@ class CommandKind(NamedTuple):
     piped: bool
     """Whether it has pipes for stdin, stdout and stderr. Otherwise it has one output, and no input."""
     in_namespace: bool
+    network: bool = True
+    """Whether it has the network. Only a command in a namespace may have none."""
 
     def pack(self) -> bytes:
-        return bytes([self.piped + 2 * self.in_namespace])
+        return bytes([self.piped + 2 * self.in_namespace + 4 * self.network])
 
     @classmethod
     def unpack(cls, data: bytes) -> CommandKind:
-        return cls(bool(data[0] & 1), bool(data[0] & 2))
+        return cls(bool(data[0] & 1), bool(data[0] & 2), bool(data[0] & 4))
 
 
 class SupervisorNote(NamedTuple):
@@ -235,13 +242,17 @@ class CommandSupervisor:
 
     def _launch(self, request: CommandRequest, streams: CommandStreams, ruleset: int | None) -> int:
         if request.view is not None:
-            starter = self._starter or ConfinedStarter()
+            starter = self._starter
+            if starter is None or not starter.is_ready(network=request.view.network):
+                if starter:
+                    starter.end()
+                starter = ConfinedStarter(network=request.view.network)
             pid = starter.start(request, streams, ruleset)
             with contextlib.suppress(OSError):  # it has ended already
                 self._mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
             return pid
         if self._starter:
-            self._starter.close()
+            self._starter.end()
         self._command = _launch(request, streams) if ruleset is None else _launch_confined(request, streams, ruleset)
         return self._command.pid
 
@@ -399,19 +410,35 @@ def _launch_confined(request: CommandRequest, streams: CommandStreams, ruleset: 
 class ConfinedStarter:
     """A process that waits for a request and becomes its command, in namespaces of its own.
 
-    It is forked in advance if the command before had namespaces, to save the time. It ends with its supervisor.
+    It is forked in advance if the command before had namespaces, to save the time. Its namespaces have the mounts of
+    that moment, so it is of no use after one has changed: it would not see what was mounted, and would keep what was
+    unmounted. It ends with its supervisor.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, network: bool) -> None:
+        self._network = network
+        self._has_ended = False
+        self.mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        """Polled: an error condition says that a mount of the supervisor has changed since it was opened."""
         self._socket, theirs = socket.socketpair()
         self._pid = os.fork()
         if self._pid == 0:
-            _become_command(theirs)
+            _become_command(theirs, network=network)
         theirs.close()
+
+    def is_ready(self, *, network: bool) -> bool:
+        """Whether it can become a command with or without the network."""
+        if self._has_ended:
+            return False
+        poll = select.poll()
+        poll.register(self.mounts, select.POLLPRI)
+        poll.register(self._socket.fileno(), select.POLLIN)  # it has failed, and says why
+        return network == self._network and not poll.poll(0)
 
     def start(self, request: CommandRequest, streams: CommandStreams, ruleset: int | None) -> int:
         """Start the command; return its pid. Raises the `OSError` of the process."""
         descriptors = streams.descriptors if ruleset is None else [*streams.descriptors, ruleset]
+        os.close(self.mounts)
         with self._socket:
             socket.send_fds(self._socket, [b"c"], descriptors)
             self._socket.sendall(request.pack())
@@ -424,22 +451,26 @@ class ConfinedStarter:
             raise OSError(int(number), text, name)
         return self._pid
 
-    def close(self) -> None:
-        self._socket.close()
+    def end(self) -> None:
+        """End it without a command. It is reaped with the processes of the next command."""
+        if not self._has_ended:
+            self._has_ended = True
+            os.close(self.mounts)
+            self._socket.close()
 
 
-def _become_command(connection: socket.socket) -> NoReturn:
+def _become_command(connection: socket.socket, *, network: bool) -> NoReturn:
     """Wait for a request, confine the calling process, and replace it by the command."""
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
         os.closerange(3, connection.fileno())
         os.closerange(connection.fileno() + 1, _HIGHEST_DESCRIPTOR)
-        prepare_namespaces()
+        prepared = prepare_namespace(network=network)
         _, descriptors, _, _ = socket.recv_fds(connection, 1, _MAX_DESCRIPTORS)
         request = _receive_request(connection)
         if request is not None and request.view is not None:
-            enter_namespace(request.view, directory=request.directory)
+            enter_namespace(request.view, directory=request.directory, prepared=prepared)
             *streams, ruleset = descriptors
             restrict_thread(ruleset)
             CommandStreams(*streams).replace_standard()
@@ -469,7 +500,8 @@ class RootSupervisor:
         self._waiting: set[int] = set()
         """Those that wait for a request."""
         self._has_orphans = False
-        self._prepares_starter = False
+        self._last_kind: CommandKind | None = None
+        """The kind of the last command. The next one probably has the same."""
         self._open = True
         self._notes, self._note = os.pipe()
         """Supervisors write to this pipe when they take a request, and when they wait for another one."""
@@ -507,7 +539,7 @@ class RootSupervisor:
                 self._waiting.add(pid)
             else:
                 self._waiting.discard(pid)
-                self._prepares_starter = kind.in_namespace
+                self._last_kind = kind
 
     def _add_supervisor(self) -> None:
         """Fork a supervisor that waits for a request of the server. It ends with this process until it has one."""
@@ -532,8 +564,9 @@ class RootSupervisor:
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 return 0
-            starter = ConfinedStarter() if self._prepares_starter else None
-            kind, descriptors = self._take_request()
+            last = self._last_kind
+            starter = ConfinedStarter(network=last.network) if last and last.in_namespace else None
+            kind, descriptors = self._take_request(starter)
             if kind is None:
                 return 0
             _prctl(_PR_SET_PDEATHSIG, 0)
@@ -544,17 +577,31 @@ class RootSupervisor:
                 status = supervisor.run(CommandStreams(*descriptors[1:count]), *descriptors[count:])
                 if status or not supervisor.is_kept():
                     return status
-            self._prepares_starter = kind.in_namespace
+            self._last_kind = kind
             self._tell_root(None)
             del supervisor
             gc.collect()
 
-    def _take_request(self) -> tuple[CommandKind | None, list[int]]:
-        """Wait for a request. Returns its kind and the descriptors that come with it; no kind if the server ended."""
+    def _take_request(self, starter: ConfinedStarter | None) -> tuple[CommandKind | None, list[int]]:
+        """Wait for a request. Returns its kind and the descriptors that come with it; no kind if the server ended.
+
+        The starter is ended as soon as a mount changes.
+        """
         data, descriptors = b"", list[int]()
+        poll = select.poll()
+        poll.register(self._server.fileno(), select.POLLIN)
+        if starter is not None:
+            poll.register(starter.mounts, select.POLLPRI)
         while len(descriptors) < 2:
+            if starter is not None and starter.mounts in (ready for ready, _ in poll.poll()):
+                poll.unregister(starter.mounts)
+                starter.end()
+                starter = None
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._server, 1, _MAX_DESCRIPTORS)
+                flags = socket.MSG_DONTWAIT if starter is not None else 0
+                data, descriptors, _, _ = socket.recv_fds(self._server, 1, _MAX_DESCRIPTORS, flags)
+            except BlockingIOError:
+                continue  # another supervisor has taken it
             except OSError:
                 return None, []
             if not data:
