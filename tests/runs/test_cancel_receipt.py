@@ -17,6 +17,7 @@ from holdfast.schema.events import (
     QuestionAsked,
     QuestionResolved,
     RunFinished,
+    RunStarted,
     RunStopping,
 )
 from holdfast.schema.messages import Finish, Text, ToolResult
@@ -511,6 +512,25 @@ async def test_a_cancel_is_written_before_an_end_so_that_no_covered_run_starts(
     assert (await harness.ended("queued-1")).state == "cancelled"
     assert (await harness.ended("work-1")).state == "cancelled"
     assert len(harness.turns.started) == 1
+
+
+@pytest.mark.promise("C1", "R14")
+@pytest.mark.parametrize("scope", ["session", "active"])
+async def test_cancels_that_were_refused_are_written_before_an_end_also_if_a_later_cancel_could_be_written(
+    controlled: tuple[EngineHarness, ControlledStore], scope: CancelScope
+) -> None:
+    harness, store = controlled
+    await harness.accept("other", run_id="other-1")
+    store.refuse()
+    harness.gates.open("working")
+    await harness.until(lambda: store.refused > 1)  # the end of the active run is retried
+    await harness.engine.cancel_session("ses_1", scope)
+    await harness.engine.cancel_session("ses_1")
+    store.refusing = None
+    await harness.engine.cancel_run("other-1")  # a cancel that was not tried yet goes first
+    ends = [(await harness.ended(run_id)).state for run_id in ("work-1", "queued-1", "other-1")]
+    assert ends == ["cancelled", "cancelled", "cancelled"]
+    assert [event.run.id for event in await harness.events() if isinstance(event, RunStarted)] == ["work-1"]
 
 
 @pytest.mark.promise("C3")

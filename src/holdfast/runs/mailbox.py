@@ -239,12 +239,16 @@ class Mailbox:
         return state.lane.lifecycle == "closed" and state.lane.active is None
 
     def _next(self) -> _Request[Any]:
-        """The first request; during retries the first cancel, and before it one that was not tried yet."""
-        if self.write_error is None:
-            return self._requests[0]
+        """The first request; before it, cancels that were refused, because an end could start what they cover.
+
+        During retries the first cancel, and before it one that was not tried yet.
+        """
         cancels = [request for request in self._requests if request.is_cancel]
+        refused = [request for request in cancels if request.was_refused]
+        if self.write_error is None:
+            return (*refused, self._requests[0])[0]
         untried = [request for request in cancels if not request.was_refused]
-        return (*untried, *cancels, self._requests[0])[0]
+        return (*untried, *refused, self._requests[0])[0]
 
     async def _handle(self, request: _Request[Any]) -> None:
         self._current = request
@@ -291,8 +295,10 @@ class Mailbox:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._end_seconds):
                     await self._wake.wait()
-        following = next((request for request in self._requests if request is not cancel), None)
-        return following if following is not None and following.is_end else None
+        following = [request for request in self._requests if request is not cancel]
+        if not following or any(request.is_cancel and request.was_refused for request in following):
+            return None
+        return following[0] if following[0].is_end else None
 
     async def _commit_with_end(self, cancel: CommitPlan[A], end: _Request[Any]) -> CommittedAnswer[A]:
         """Commit a cancel and the end that it leads to. If they cannot be together, the end follows by itself."""
