@@ -14,6 +14,8 @@ ifndef SEED
 SEED   := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
 STRESS_MINUTES ?= 40
+# One more than the cores: about a third of a schedule is waiting.
+STRESS_WORKERS ?= 3
 # More than two: many tests wait for the processes that they start.
 WORKERS ?= 4
 COMPILE = $(PY) -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
@@ -53,7 +55,7 @@ stress: $(READY) ## run the long tests for STRESS_MINUTES=40 on two cores, and t
 	@echo "seed $(SEED); to repeat: make stress SEED=$(SEED)"
 	@HOLDFAST_TEST_STRESS_MINUTES=$(STRESS_MINUTES) HOLDFAST_TEST_SEED=$(SEED) HOLDFAST_TEST_ROUND=$(ROUND) \
 	  HOLDFAST_TEST_SCHEMATHESIS=$(CURDIR)/$(E2E)/bin/schemathesis \
-	  $(PY) -m pytest -n 2 -q --maxschedchunk=1 -m "stress or hypothesis" --inline-snapshot=disable \
+	  $(PY) -m pytest -n $(STRESS_WORKERS) -q --maxschedchunk=1 -m "stress or hypothesis" --inline-snapshot=disable \
 	  --hypothesis-profile=random --hypothesis-seed=$(SEED) $(ARGS)
 
 web: web/node_modules/ready ## build the web page from web/ into src/holdfast/web/static; needs node 18 or newer
