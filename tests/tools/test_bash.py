@@ -175,6 +175,34 @@ async def test_cancelling_a_call_kills_its_tree_and_returns_what_was_killed(
     assert await still_there([], context.call_id) == []
 
 
+class UnwritableWatch:
+    async def begin(self) -> None:
+        pass
+
+    async def end(self) -> tuple[str, ...]:
+        raise StoreUnwritable("the disk is full")
+
+
+@pytest.mark.promise("C3")
+async def test_a_cancelled_call_names_what_was_killed_if_its_changes_cannot_be_recorded(
+    bash: BashTool, workspace: ToolWorkspace
+) -> None:
+    context = replace(workspace.context(), command_watch=UnwritableWatch())
+    running = asyncio.create_task(call(bash, context, STUBBORN_COMMANDS["plain"].script))
+    await workspace.wait_for_output("ready")
+    running.cancel()
+    output = await running
+    assert output.status == "cancelled"
+    assert any("sleep" in name for name in output.killed)
+
+
+async def test_a_call_whose_changes_cannot_be_recorded_fails_because_of_the_store(
+    bash: BashTool, workspace: ToolWorkspace
+) -> None:
+    with pytest.raises(StoreUnwritable):
+        await call(bash, replace(workspace.context(), command_watch=UnwritableWatch()), "echo x > file")
+
+
 @pytest.mark.promise("C7")
 async def test_a_call_cancelled_before_its_command_started_leaves_nothing(
     bash: BashTool, workspace: ToolWorkspace

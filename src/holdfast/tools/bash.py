@@ -8,6 +8,7 @@ the process tree is killed; the result then names what was killed.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.config.redaction import MARK
-from holdfast.errors import ToolError
+from holdfast.errors import CommitRefused, ToolError
 from holdfast.files import find_program
 from holdfast.schema.approvals import Effect, Escalation, Subject
 from holdfast.schema.sessions import Job
@@ -32,6 +33,8 @@ from holdfast.tools.process.read_only_environment import read_only_environment
 from holdfast.tools.process.sandbox import ConfinedCommand, SandboxBackend
 from holdfast.tools.process.sandbox_limits import SandboxLimits
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
+
+_log = logging.getLogger(__name__)
 
 _MAX_COMMAND_BYTES = 120_000
 """In bytes. The kernel accepts 131,072 for one argument."""
@@ -121,9 +124,18 @@ class BashTool:
         try:
             if cancelled:
                 raise asyncio.CancelledError
-            return await self._run(arguments, context, plan)
-        finally:
+            output = await self._run(arguments, context, plan)
+        except BaseException:
             await finish_despite_cancel(watch.end())
+            raise
+        try:
+            await finish_despite_cancel(watch.end())
+        except CommitRefused as error:
+            if output.status != "cancelled":
+                raise
+            # The receipt must name what was killed, also on a full disk. The next command records the files.
+            _log.warning("the files that call %s changed are not recorded yet: %s", context.call_id, error)
+        return output
 
     async def _run(self, arguments: BashArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         editor = None if arguments.background else context.editor
