@@ -164,13 +164,12 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         return ["no runs were active or queued"]
     lines = []
     for covered in receipt.runs:
-        activity = f" ({covered.doing.what or covered.doing.phase})" if covered.doing else ""
+        activity = f" ({one_line(covered.doing.what or covered.doing.phase)})" if covered.doing else ""
         end = covered.ended_as or ("is stopped" if covered.stopped else "is still stopping")
-        lines.append(
-            f"{covered.run_id}  was {covered.was}{one_line(activity)}, {end}  {one_line(covered.prompt, most=60)}"
-        )
+        lines.append(f"{covered.run_id}  was {covered.was}{activity}, {end}  {one_line(covered.prompt, most=60)}")
         lines += [f"  killed: {one_line(name)}" for name in covered.killed]
         lines += [f"  still running: {one_line(name)}" for name in covered.left_running]
     if receipt.error is not None:
-        lines.append(f"not stored yet: {one_line(receipt.error.message)}")
+        survives = "survives a crash" if receipt.durable else "would be lost in a crash"
+        lines.append(f"the end is not stored yet, and the cancel {survives}: {one_line(receipt.error.message)}")
     return lines

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import StoreConflict, StoreLocked, StoreUnwritable
 from holdfast.store import Batch, SqliteStore, open_store
-from holdfast.store.sqlite import database_threads, space_reserve
+from holdfast.store.sqlite import database_file, database_threads, space_reserve
 from tests.store.batches import a_run, accept, end, new_session, new_workspace, says
 from tests.store.faulty_database import Faults, disk_error, failing, small_disk
 
@@ -362,6 +362,53 @@ async def test_commits_wait_once_for_a_foreign_lock_and_reads_continue(
         assert (await store.commit(says("msg_after", "x"))).numbers
     finally:
         await store.close()
+
+
+async def test_a_database_that_is_locked_at_the_start_is_called_locked_and_not_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_file, "_BUSY_SECONDS", 0.1)
+    store = await open_store(tmp_path / "db")
+    await store.close()
+    lock = await asyncio.to_thread(ForeignLock, tmp_path / "db")
+    try:
+        with pytest.raises(StoreUnwritable, match="end that process") as caught:
+            await open_store(tmp_path / "db")
+        assert caught.value.error_code == "store_locked"
+        assert "space" not in caught.value.message
+    finally:
+        await asyncio.to_thread(lock.release)
+
+
+READ_WITHOUT_DESCRIPTORS = """
+import asyncio, os, resource, sys
+from pathlib import Path
+from holdfast.errors import StoreUnwritable
+from holdfast.files import is_out_of_descriptors
+from holdfast.store.sqlite import open_store
+
+async def main():
+    store = await open_store(Path(sys.argv[1]))
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limit[1]))
+    try:
+        await store.workspaces()
+    except StoreUnwritable as error:
+        print(is_out_of_descriptors(error))
+    resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    print(await store.workspaces())
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_read_that_lacks_descriptors_says_so_and_the_next_one_works(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", READ_WITHOUT_DESCRIPTORS, str(tmp_path / "db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
+    assert done.stdout.split() == ["True", "()"]
 
 
 async def test_a_commit_that_waits_for_a_short_foreign_lock_succeeds(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def _open_writer(path: Path, *, connect: Connect) -> sqlite3.Connection:
         connection.execute("ROLLBACK")
     except sqlite3.OperationalError as error:
         connection.close()
-        raise _unwritable(path, BUSY_MESSAGE if is_busy(error) else error) from error
+        raise _unwritable(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -271,7 +271,24 @@ def is_busy(error: sqlite3.Error) -> bool:
     return (getattr(error, "sqlite_errorname", None) or "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
+def why_not_opened(error: sqlite3.Error, path: Path) -> OSError | None:
+    """Why a file could not be opened, such as a limit of open files. SQLite does not say it; another attempt does."""
+    if not (getattr(error, "sqlite_errorname", None) or "").startswith("SQLITE_CANTOPEN"):
+        return None
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except OSError as reason:
+        return reason
+    return None
+
+
 def _unwritable(path: Path, reason: object) -> StoreUnwritable:
+    if isinstance(reason, sqlite3.Error) and is_busy(reason):  # not `StoreLocked`: no server is running
+        return StoreUnwritable(
+            f"the database {str(path)!r} cannot be opened: {BUSY_MESSAGE}",
+            code="store_locked",
+            detail={"path": str(path)},
+        )
     return StoreUnwritable(
         f"the database {str(path)!r} cannot be written: {reason}; check its permissions and the space on its disk, "
         "or set HOLDFAST_HOME to another directory",

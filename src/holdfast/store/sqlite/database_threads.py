@@ -28,7 +28,7 @@ from holdfast.store.pending_work import BatchOutcome, PendingBatch, WorkQueue, s
 from holdfast.store.rows import event_log, messages
 from holdfast.store.rows.apply_write import apply_write
 from holdfast.store.rows.transaction import Counters, Transaction
-from holdfast.store.sqlite.database_file import BUSY_MESSAGE, Connect, is_busy
+from holdfast.store.sqlite.database_file import BUSY_MESSAGE, Connect, is_busy, why_not_opened
 from holdfast.store.sqlite.search_index import FTS5_INDEX
 from holdfast.store.sqlite.space_reserve import SpaceReserve, is_disk_full
 
@@ -272,8 +272,8 @@ class ReaderThreads:
             connection.close()
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        sql = self._connection()
         try:
+            sql = self._connection()
             sql.execute("BEGIN")
             try:
                 return query(sql)
@@ -283,9 +283,10 @@ class ReaderThreads:
         except sqlite3.OperationalError as error:
             if is_busy(error):
                 raise StoreLocked(BUSY_MESSAGE) from error
+            reason = why_not_opened(error, self._path) or error
             raise StoreUnwritable(
-                f"the database {str(self._path)!r} cannot be read: {error}; check its disk"
-            ) from error
+                f"the database {str(self._path)!r} cannot be read: {reason}; check its disk"
+            ) from reason
         except sqlite3.DatabaseError as error:
             raise StoreDamaged(
                 f"the database {str(self._path)!r} cannot be read: {error}; restore a backup of it (`holdfast restore`)"
