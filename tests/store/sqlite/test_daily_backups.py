@@ -1,10 +1,12 @@
 """Automatic backups: one a day, verified, three kept."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
+from holdfast.ids import rfc3339
 from holdfast.store import open_store
 from holdfast.store.sqlite import daily_backups
 from holdfast.store.sqlite.daily_backups import back_up_daily
@@ -50,3 +52,48 @@ async def test_a_copy_that_is_not_sound_is_not_kept(tmp_path: Path, monkeypatch:
         await asyncio.to_thread(daily_backups._keep_if_sound, broken, kept)
     assert not broken.exists()
     assert not kept.exists()
+
+
+async def back_up_once(database: Path, backups: Path, *, now: float) -> None:
+    looks = [0]
+
+    async def sleep(_: float) -> None:
+        looks[0] += 1
+        if looks[0] > 1:
+            raise _StopLookingError
+
+    store = await open_store(database)
+    try:
+        with pytest.raises(_StopLookingError):
+            await back_up_daily(store, database, backups, clock=lambda: now, sleep=sleep)
+    finally:
+        await store.close()
+    for path in backups.iterdir():
+        if path.name == f"holdfast-{rfc3339(now)[:10]}.db":
+            os.utime(path, (now, now))
+
+
+def names(backups: Path) -> list[str]:
+    return sorted(path.name[9:-3] for path in backups.iterdir())
+
+
+@pytest.mark.promise("W10")
+async def test_a_clock_that_was_years_ahead_does_not_end_the_backups(tmp_path: Path) -> None:
+    database, backups = tmp_path / "holdfast.db", tmp_path / "backups"
+    now = 2_000_000_000.0
+    await back_up_once(database, backups, now=now + 3650 * DAY)
+    for day in range(4):
+        await back_up_once(database, backups, now=now + day * DAY)
+    assert names(backups) == ["2033-05-19", "2033-05-20", "2033-05-21"]
+
+
+@pytest.mark.promise("W10")
+async def test_backups_of_a_new_database_leave_the_last_one_of_a_lost_database(tmp_path: Path) -> None:
+    database, backups = tmp_path / "holdfast.db", tmp_path / "backups"
+    now = 2_000_000_000.0
+    for day in range(2):
+        await back_up_once(database, backups, now=now + day * DAY)
+    database.unlink()
+    for day in range(2, 7):
+        await back_up_once(database, backups, now=now + day * DAY)
+    assert names(backups) == ["2033-05-19", "2033-05-22", "2033-05-23", "2033-05-24"]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -121,3 +122,7 @@ def test_backups_are_listed_newest_first(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (day, day))
     assert [each.path.name for each in list_backups(tmp_path)] == ["holdfast-2026-11-01.db", "holdfast-2026-11-02.db"]
     assert list_backups(tmp_path / "missing") == []
+    ahead = tmp_path / "holdfast-2040-01-01.db"
+    ahead.write_bytes(b"of a clock that was ahead")
+    os.utime(ahead, (time.time() + 86_400, time.time() + 86_400))
+    assert list_backups(tmp_path)[-1].path == ahead

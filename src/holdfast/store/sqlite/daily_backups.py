@@ -53,8 +53,8 @@ async def _back_up_if_due(store: Store, database: Path, directory: Path, *, cloc
 
 def _is_due(database: Path, directory: Path, path: Path, *, now: float) -> bool:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    newest = max((one.stat().st_mtime for one in directory.glob("holdfast-*.db")), default=0.0)
-    if path.exists() or now - newest < _DAY / 2:
+    is_recent = any(abs(now - one.stat().st_mtime) < _DAY / 2 for one in directory.glob("holdfast-*.db"))
+    if path.exists() or is_recent:  # one of a clock that was ahead says nothing
         return False
     needed = 2 * database.stat().st_size
     disk = os.statvfs(directory)
@@ -69,12 +69,34 @@ def _keep_if_sound(unverified: Path, path: Path) -> None:
     try:
         with closing(connect(unverified, read_only=True, immutable=True)) as connection:
             findings = connection.execute("PRAGMA integrity_check(3)").fetchall()
+            (log,) = connection.execute("SELECT id FROM log").fetchone()
         if findings != [("ok",)]:
             raise sqlite3.DatabaseError(f"the copy is not sound: {findings}")
     except sqlite3.Error:
         unverified.unlink(missing_ok=True)
         raise
     unverified.rename(path)
-    for old in sorted(path.parent.glob("holdfast-*.db"))[:-_KEPT]:
-        old.unlink()
+    _remove_old(path, log=log)
     _logger.info("the database was copied to %s", path)
+
+
+def _remove_old(newest: Path, *, log: str) -> None:
+    """Keep three, and the newest one of another database, which may have been lost.
+
+    Those of a later day are of a clock that was ahead. They count as the oldest.
+    """
+    found = sorted(newest.parent.glob("holdfast-*.db"), key=lambda path: (path.name <= newest.name, path.name))
+    of_other = [path for path in found if _log_of(path) != log]
+    for old in found[:-_KEPT]:
+        if old not in of_other[-1:]:
+            old.unlink()
+
+
+def _log_of(backup: Path) -> str | None:
+    """The id of the log, which no other database has. None: it cannot be read."""
+    try:
+        with closing(connect(backup, read_only=True, immutable=True)) as connection:
+            (log,) = connection.execute("SELECT id FROM log").fetchone()
+            return str(log)
+    except sqlite3.Error:
+        return None

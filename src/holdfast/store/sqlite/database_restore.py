@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,9 @@ from holdfast.errors import BadRequest, StoreDamaged, StoreUnwritable
 from holdfast.files import sync_directory
 from holdfast.store.sqlite import database_file
 from holdfast.store.sqlite.database_file import OwnerLock, connect
+
+_CLOCK_SECONDS = 3600.0
+"""How far ahead the clock of a file may be."""
 
 
 class BackupFile(NamedTuple):
@@ -29,12 +33,13 @@ class RestoredDatabase(NamedTuple):
 
 
 def list_backups(directory: Path) -> list[BackupFile]:
-    """The automatic backups, the newest first."""
+    """The automatic backups, the newest first, and last those of a clock that was ahead."""
+    now = time.time()
     found = []
     for path in directory.glob("holdfast-*.db"):
         status = path.stat()
         found.append(BackupFile(path, status.st_size, status.st_mtime))
-    return sorted(found, key=lambda each: each.modified, reverse=True)
+    return sorted(found, key=lambda each: (each.modified <= now + _CLOCK_SECONDS, each.modified), reverse=True)
 
 
 def restore_database(database: Path, backup: Path, *, stamp: str) -> RestoredDatabase:
