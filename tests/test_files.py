@@ -9,6 +9,8 @@ import pytest
 from holdfast.files import (
     FileTooLarge,
     NotRegularFile,
+    Repository,
+    existing_directories,
     file_identity,
     lock,
     open_directory,
@@ -164,3 +166,19 @@ def test_programs_are_found_in_the_order_of_the_search_path(tmp_path: Path, monk
     found = programs_named("tool", os.pathsep.join(map(str, entries)))
     assert list(found) == [str(tmp_path / "two" / "tool"), str(tmp_path / "one" / "tool")]
     assert list(programs_named("tool", "")) == []
+
+
+def test_a_repository_is_known_with_and_without_links(tmp_path: Path) -> None:
+    (tmp_path / "real" / ".git").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "link" / "below").mkdir()
+    assert Repository.of(tmp_path / "link" / "below") == (tmp_path / "link", tmp_path.resolve() / "real")
+
+
+def test_directories_are_found_also_behind_links_and_below_missing_parents(tmp_path: Path) -> None:
+    (tmp_path / "one" / "folder").mkdir(parents=True)
+    (tmp_path / "one" / "file").touch()
+    (tmp_path / "link").symlink_to("one")
+    names = ("one/folder", "one/file", "one/none", "link/folder", "missing/folder", "one/file/folder", "one")
+    found = existing_directories(tmp_path / name for name in names)
+    assert found == {tmp_path / "one/folder", tmp_path / "link/folder", tmp_path / "one"}

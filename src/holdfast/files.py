@@ -10,9 +10,10 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 _CHUNK = 1 << 20
 _POLL_SECONDS = 0.005
@@ -169,6 +170,34 @@ def repository_root(directory: Path) -> Path:
             return directory
         folder = above
     return Path(folder)
+
+
+class Repository(NamedTuple):
+    """Where a directory belongs, for those who look for several things there."""
+
+    root: Path
+    """As `repository_root` returns it."""
+    real_root: Path
+    """Without links."""
+
+    @classmethod
+    def of(cls, directory: Path) -> Repository:
+        root = repository_root(directory)
+        return cls(root, Path(os.path.realpath(root)))
+
+
+def existing_directories(paths: Iterable[Path]) -> set[Path]:
+    """Return those that are directories. Many have the same parent, which does not exist: it is looked for once."""
+    parents: dict[str, bool] = {}
+    found = set()
+    for path in paths:
+        parent = os.path.dirname(path)
+        exists = parents.get(parent)
+        if exists is None:
+            exists = parents[parent] = os.path.isdir(parent)
+        if exists and os.path.isdir(path):
+            found.add(path)
+    return found
 
 
 def _read_all(path: Path, descriptor: int, *, limit: int) -> bytes:

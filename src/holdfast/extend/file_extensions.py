@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -16,7 +15,7 @@ from holdfast.extend.command_files import CommandFile, command_name, read_comman
 from holdfast.extend.front_matter import MarkdownFiles, SourceFolder, find_files
 from holdfast.extend.skills import SkillFile, read_skills, skill_paths
 from holdfast.extend.source_folders import FileKind, project_folders, source_folders
-from holdfast.files import repository_root
+from holdfast.files import existing_directories, repository_root
 from holdfast.locations import Locations
 from holdfast.schema.base import Value
 from holdfast.schema.extensions import ExtensionKind, ExtensionState, ExtensionStatus
@@ -88,13 +87,13 @@ class FileExtensions:
         self._files = MarkdownFiles()
         self._folders_key: tuple[Path, bool] | None = None
         self._folders: dict[FileKind, tuple[SourceFolder, ...]] = {}
-        self._project_folders: tuple[tuple[FileKind, str], ...] = ()
+        self._project_folders: tuple[tuple[FileKind, Path], ...] = ()
         self.found = ExtensionFiles()
         """As they were when they were last read."""
 
-    def read(self, *, trusted: bool) -> ExtensionFiles:
-        """Read what changed. Blocking."""
-        folders = self._existing_folders(trusted=trusted)
+    def read(self, *, trusted: bool, root: Path | None = None) -> ExtensionFiles:
+        """Read what changed. ``root``: that of the repository, if the caller knows it. Blocking."""
+        folders = self._existing_folders(root or repository_root(self._directory), trusted=trusted)
         self.found = ExtensionFiles(
             read_skills(folders["skills"], self._files),
             read_commands(folders["commands"], self._files),
@@ -103,9 +102,9 @@ class FileExtensions:
         )
         return self.found
 
-    def _existing_folders(self, *, trusted: bool) -> dict[FileKind, tuple[SourceFolder, ...]]:
+    def _existing_folders(self, root: Path, *, trusted: bool) -> dict[FileKind, tuple[SourceFolder, ...]]:
         """Most of the folders do not exist, so finding that out is cheap."""
-        key = (repository_root(self._directory), trusted)
+        key = (root, trusted)
         if key != self._folders_key:
             self._folders_key = key
             self._folders = {
@@ -113,15 +112,17 @@ class FileExtensions:
                 for kind in _KINDS
             }
             self._project_folders = tuple(
-                (kind, str(folder.path)) for kind in _KINDS for folder in project_folders(kind, self._directory)
+                (kind, folder.path) for kind in _KINDS for folder in project_folders(kind, self._directory)
             )
+        found = existing_directories(folder.path for folders in self._folders.values() for folder in folders)
         return {
-            kind: tuple(folder for folder in folders if os.path.isdir(folder.path))
+            kind: tuple(folder for folder in folders if folder.path in found) if found else ()
             for kind, folders in self._folders.items()
         }
 
     def _untrusted_folders(self) -> tuple[tuple[FileKind, str], ...]:
-        return tuple((kind, path) for kind, path in self._project_folders if os.path.isdir(path))
+        found = existing_directories(path for _, path in self._project_folders)
+        return tuple((kind, str(path)) for kind, path in self._project_folders if path in found) if found else ()
 
     def find_untrusted(self, kind: FileKind) -> dict[str, str]:
         """The paths, by name, of what a project that is not trusted would add. Nothing in them is read. Blocking."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from holdfast.config.env_files import is_env_file
-from holdfast.files import repository_root
+from holdfast.files import Repository, repository_root
 from holdfast.schema.base import Value, repair_text
 
 _NAMES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md")
@@ -35,29 +35,31 @@ class InstructionFiles(Value, frozen=True):
 
 def find_instructions(directory: Path) -> InstructionFiles:
     """The instruction files of a project, without their text."""
-    root = repository_root(directory).resolve()
+    root, real_root = Repository.of(directory)
     read: list[str] = []
     ignored: list[str] = []
-    for path in _candidates(directory, None):
+    for path in _candidates(directory, None, root):
         try:
             real = path.resolve(strict=True)
         except (OSError, RuntimeError):
             continue
-        (read if real.is_relative_to(root) else ignored).append(str(path))
+        (read if real.is_relative_to(real_root) else ignored).append(str(path))
     return InstructionFiles(tuple(read), tuple(ignored))
 
 
-def read_instructions(directory: Path, *, user_file: Path | None, trusted: bool = False) -> tuple[tuple[str, str], ...]:
+def read_instructions(
+    directory: Path, *, user_file: Path | None, trusted: bool = False, repository: Repository | None = None
+) -> tuple[tuple[str, str], ...]:
     """Return the path and text of each instruction file, in a fixed order. A repeated text is returned once.
 
     A file that another one imports (``@path`` in its text) comes after it. These files are read before a directory is
     trusted. A file of the project that is a link to something outside the repository is not read: its text would be
     sent to the model. Only the user's file, and files of a trusted project, import files outside the repository.
     """
-    root = repository_root(directory).resolve()
-    reader = _InstructionReader(root, trusted=trusted)
-    for path in _candidates(directory, user_file):
-        reader.add(path, inside=None if path == user_file else root)
+    repository = repository or Repository.of(directory)
+    reader = _InstructionReader(repository.real_root, trusted=trusted)
+    for path in _candidates(directory, user_file, repository.root):
+        reader.add(path, inside=None if path == user_file else repository.real_root)
     return tuple(reader.found)
 
 
@@ -129,16 +131,17 @@ def imported_paths(text: str) -> list[str]:
     return [path.rstrip(".,;:)") for path in re.findall(_IMPORT, re.sub(_CODE, " ", text))]
 
 
-def _candidates(directory: Path, user_file: Path | None) -> Iterator[Path]:
-    if user_file is not None:
+def _candidates(directory: Path, user_file: Path | None, root: Path) -> Iterator[Path]:
+    """Yield the files that exist. Most that are looked for do not."""
+    if user_file is not None and os.path.lexists(user_file):
         yield user_file
-    root = repository_root(directory)
     below = [directory, *directory.parents]
     for folder in reversed(below[: below.index(root) + 1]):
         for name in _NAMES:
-            yield folder / name
-        rules = folder / _RULES_FOLDER
-        if os.path.isdir(rules):
+            if os.path.lexists(os.path.join(folder, name)):
+                yield folder / name
+        if os.path.isdir(os.path.join(folder, _RULES_FOLDER)):
+            rules = folder / _RULES_FOLDER
             yield from sorted(path for path in rules.iterdir() if path.suffix in _RULES_SUFFIXES)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from holdfast.errors import BadRequest
-from holdfast.files import FileTooLarge, NotRegularFile, read_limited, repository_root, write_atomic
+from holdfast.files import FileTooLarge, NotRegularFile, Repository, read_limited, write_atomic
 from holdfast.schema.base import repair_text
 
 MemoryScope = Literal["project", "user"]
@@ -33,7 +34,12 @@ class MemoryFiles(NamedTuple):
 
 def memory_files(memory_dir: Path, directory: Path) -> MemoryFiles:
     """Return the files for a directory. All directories of a repository share the file of its root."""
-    root = repository_root(directory).resolve()
+    return memory_files_of(memory_dir, Repository.of(directory).real_root)
+
+
+@lru_cache(maxsize=64)
+def memory_files_of(memory_dir: Path, root: Path) -> MemoryFiles:
+    """``root``: that of a repository, without links."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name).strip("-.")[:_MAX_NAME] or "project"
     digest = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     return MemoryFiles(memory_dir / "user.md", memory_dir / f"{name}-{digest}.md")

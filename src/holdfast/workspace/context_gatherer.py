@@ -24,8 +24,8 @@ from holdfast.errors import BadRequest
 from holdfast.extend.file_extensions import FileExtensions
 from holdfast.extend.instructions import read_instructions
 from holdfast.extend.mcp.mcp_servers import McpServers
-from holdfast.extend.memory import memory_files, read_memory_text
-from holdfast.files import find_program, repository_root
+from holdfast.extend.memory import memory_files_of, read_memory_text
+from holdfast.files import Repository, find_program, repository_root
 from holdfast.ids import Clock
 from holdfast.locations import Locations
 from holdfast.tools.process.git_environment import neutral_git_environment
@@ -80,8 +80,9 @@ class DirectoryContextGatherer:
         return await asyncio.to_thread(self._read_files)
 
     def _read_files(self) -> DirectoryFacts:
-        self._files.read(trusted=self._trusted)
-        return self._read()
+        repository = Repository.of(self._directory)
+        self._files.read(trusted=self._trusted, root=repository.root)
+        return self._read(repository)
 
     async def read_directory(self, files: Awaitable[DirectoryFacts] | None = None) -> DirectoryFacts:
         """``files``: a result of `read_files` to come; None: read the directory now."""
@@ -127,17 +128,18 @@ class DirectoryContextGatherer:
             ),
         )
 
-    def _read(self) -> DirectoryFacts:
+    def _read(self, repository: Repository | None = None) -> DirectoryFacts:
         user_file = self._locations.instructions_file
-        of_all, of_project = self._remembered()
-        read = read_instructions(self._directory, user_file=user_file, trusted=self._trusted)
+        repository = repository or Repository.of(self._directory)
+        of_all, of_project = self._remembered(repository)
+        read = read_instructions(self._directory, user_file=user_file, trusted=self._trusted, repository=repository)
         of_user = tuple(file for file in read if file[0] == str(user_file))
         instructions = (*of_user, *of_all, *(file for file in read if file not in of_user), *of_project)
-        return DirectoryFacts(git_branch(self._directory), None, instructions)
+        return DirectoryFacts(_branch_of(repository.root), None, instructions)
 
-    def _remembered(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    def _remembered(self, repository: Repository) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """Return the memory for all projects and for this one, as instruction files."""
-        files = memory_files(self._locations.memory_dir, self._directory)
+        files = memory_files_of(self._locations.memory_dir, repository.real_root)
         return _memory(files.user), _memory(files.project)
 
 
@@ -151,7 +153,13 @@ def _memory(file: Path) -> tuple[tuple[str, str], ...]:
 
 def git_branch(directory: Path) -> str | None:
     """Read the branch from ``.git/HEAD``. No program is run."""
-    git = repository_root(directory) / ".git"
+    return _branch_of(repository_root(directory))
+
+
+def _branch_of(root: Path) -> str | None:
+    git = root / ".git"
+    if not os.path.lexists(git):
+        return None
     try:
         if git.is_file():  # a linked work tree: the file names the git directory
             git = (git.parent / git.read_text().removeprefix("gitdir:").strip()).resolve()
