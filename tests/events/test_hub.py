@@ -390,6 +390,28 @@ async def test_only_the_latest_progress_and_presence_is_sent(store: SqliteStore,
     assert msgspec.json.decode(items[1].body)["now"]["what"] == "c"
 
 
+async def test_progress_is_sent_with_the_next_event(
+    store: SqliteStore, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.events.hub._UNHURRIED_SECONDS", 3600)
+    stream = hub.subscribe()
+    await pending(stream)
+    reading = asyncio.create_task(stream.read_batch())
+    await asyncio.sleep(0)
+    hub.report_progress("ses_1", "run_1", Now("first_token"))
+    await store.commit(says("msg_1", "x"))
+    assert seen(await reading) == ["message.updated 2", "run.progress"]
+
+
+async def test_progress_without_an_event_is_sent_too(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe()
+    await pending(stream)
+    reading = asyncio.create_task(stream.read_batch())
+    await asyncio.sleep(0)
+    hub.report_progress("ses_1", "run_1", Now("tool", "bash"))
+    assert seen(await reading) == ["run.progress"]
+
+
 async def test_a_new_stream_begins_with_the_progress_of_active_runs(store: SqliteStore, hub: Hub) -> None:
     hub.report_progress("ses_1", "run_1", Now("tool", "bash"))
     hub.publish(ClientAttached(at=AT, client=Client("cli_1")), key="cli_1", workspace_id="wsp_1")

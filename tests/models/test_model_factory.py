@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.model_catalogue import Catalogue
+from holdfast.config.model_catalogue import Catalogue, ResolvedModel
 from holdfast.config.secrets import Keyring, SecretStore
 from holdfast.config.setting_types import Headers, KeySource, ProxyUrl, Url
 from holdfast.config.settings import (
@@ -25,6 +25,7 @@ from holdfast.errors import ModelAuth
 from holdfast.models.model_factory import ModelFactory, load_wire, model_info
 from holdfast.models.model_script import ModelScript, ScriptedText, ScriptRule
 from holdfast.models.protocol import Model, ModelRequest, Price
+from holdfast.models.stall_timeout import StallLimits
 from holdfast.schema.messages import Text
 from holdfast.testing import Answer, TestProvider, text
 from tests.models.requests import message
@@ -103,6 +104,19 @@ def test_every_model_of_the_catalogue_can_be_opened(models: ModelFactory) -> Non
 async def test_offline_model_needs_no_key_and_no_network(models: ModelFactory) -> None:
     resolved = Catalogue(Settings(), env={}).resolve("offline/demo")
     assert (await collect(models.open(resolved, limits=LIMITS)))["text"] == "scripted"
+
+
+def test_a_model_is_kept_until_its_settings_change(models: ModelFactory) -> None:
+    def resolved(port: int) -> ResolvedModel:
+        found = settings("openai-chat", f"http://127.0.0.1:{port}")
+        return Catalogue(found, env={"LOCAL_KEY": "x"}).resolve("local/qwen")
+
+    first = models.open(resolved(1), limits=LIMITS)
+    assert models.open(resolved(1), limits=LIMITS) is first
+    moved = models.open(resolved(2), limits=LIMITS)
+    assert moved is not first
+    patient = StallLimits(LIMITS.first_token + 1, LIMITS.between_tokens)
+    assert models.open(resolved(2), limits=patient) is not moved
 
 
 async def test_models_of_one_provider_share_its_connections(models: ModelFactory) -> None:

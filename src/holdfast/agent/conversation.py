@@ -7,8 +7,6 @@ what came after it.
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace
 
 from holdfast.agent import context_window, request_messages, system_prompt
@@ -71,9 +69,8 @@ class Conversation:
     async def begin(self) -> None:
         """Read the messages, gather the context, and add what is new to the prompt."""
         kept = self._take_kept()
-        messages, gathered = await asyncio.gather(
-            self._read() if kept is None else self._read_after(kept), self._dependencies.context_gatherer.gather()
-        )
+        messages = await (self._read() if kept is None else self._read_after(kept))
+        gathered = await self._dependencies.context_gatherer.gather()
         messages = await self._expand_prompt(messages)
         self.system, known = (kept.system, kept.facts) if kept else system_prompt.known_context(messages)
         context: Context | None

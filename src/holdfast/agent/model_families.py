@@ -7,6 +7,7 @@ advice of a family.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 Family = Literal["claude", "gpt", "gemini", "other"]
@@ -26,12 +27,14 @@ PREFERRED_TOOLS: dict[Family, tuple[str, ...]] = {"gpt": ("apply_patch",)}
 """Tools that a family's models see before the other tools that change files."""
 
 
+@lru_cache(maxsize=64)
 def family_of(model: str) -> Family:
     """Return the family of ``provider/model``."""
     name = model.lower()
     return next((family for family, pattern in _FAMILIES if pattern.search(name)), "other")
 
 
+@lru_cache(maxsize=64)
 def is_small(model: str, *, context_window: int = 0) -> bool:
     """Return whether a model needs to be told to take small steps. A window of 0 is unknown."""
     name = model.lower()

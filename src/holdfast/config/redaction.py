@@ -41,8 +41,8 @@ class Redactor:
         forms = SecretForms.of(secret.reveal() for secret in secrets)
         self._finder = _Finder(forms, KEY_PATTERNS if key_patterns else ())
         ends = sorted({form[-_CHECKED:].encode("utf-8", "surrogatepass") for form in (*forms.plain, *forms.encoded)})
-        self._ends = re.compile(b"|".join(map(re.escape, ends)) or b"(?!)")
-        """The ends of all forms, for a quick check."""
+        self._ends = tuple(ends)
+        """The ends of all forms, for a quick check. A search for each is faster than one expression for all."""
 
     def __bool__(self) -> bool:
         return bool(self._finder)
@@ -56,8 +56,12 @@ class Redactor:
 
     def redact_bytes(self, data: bytes) -> bytes:
         """Like `redact`, for encoded text such as a JSON document, whose lines are not joined."""
-        if not self._finder.patterns and self._ends.search(data) is None:
-            return data
+        if not self._finder.patterns:
+            for end in self._ends:
+                if end in data:
+                    break
+            else:
+                return data
         return self.redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 
 from holdfast.events.live_state import LiveState, encode_snapshot
 from holdfast.events.recent_events import RecentEvent, RecentEvents
-from holdfast.events.stream_item import Cursor, StreamItem
+from holdfast.events.stream_item import StreamItem
 from holdfast.events.subscription import ReadableWorkspaces, StreamScope, Subscription
 from holdfast.ids import Clock, Sleep, rfc3339
 from holdfast.schema.base import encode
@@ -36,6 +36,8 @@ from holdfast.schema.runs import Now
 from holdfast.store import CommittedEvent, Store
 
 _MAX_KNOWN_SESSIONS = 16384
+_UNHURRIED_SECONDS = 0.01
+"""How long the progress of a run may wait for an event that is sent with it."""
 
 
 class Hub:
@@ -60,6 +62,9 @@ class Hub:
         self._subscriptions: set[Subscription] = set()
         self._sleeping: set[Subscription] = set()
         self._waking: set[Subscription] = set()
+        self._unhurried: set[tuple[str | None, str | None]] = set()
+        """The workspaces and sessions whose readers are woken when the timer ends."""
+        self._timer: asyncio.TimerHandle | None = None
         self._progress_observers: tuple[Callable[[str, Now], None], ...] = ()
         self._stop_listening = store.listen(self._on_commit)
 
@@ -70,7 +75,7 @@ class Hub:
 
     def cursor_at(self, number: int) -> str:
         """Return the cursor of a response that is true at an event's number (`Page.at`, `E7`)."""
-        return str(Cursor(self.store.log_id, number))
+        return f"{self.store.log_id}.{number}"
 
     def subscribe(
         self,
@@ -109,6 +114,8 @@ class Hub:
     def close(self) -> None:
         """End all subscriptions. Events they have not read stay in the log."""
         self._stop_listening()
+        if self._timer is not None:
+            self._timer.cancel()
         for subscription in tuple(self._subscriptions):
             subscription.close()
 
@@ -159,7 +166,11 @@ class Hub:
             observer(run_id, now)
         event = RunProgress(at=self.timestamp(), session_id=session_id, run_id=run_id, now=now)
         item = StreamItem("run.progress", encode(event))
-        self._set_notice(("progress", run_id), item, session_id=session_id, is_state=True)
+        workspace_id = self._workspace_by_session.get(session_id)
+        self.live_state.set_notice(
+            ("progress", run_id), item, workspace_id=workspace_id, session_id=session_id, is_state=True
+        )
+        self._wake_later(workspace_id, session_id)
 
     def observe_progress(self, observer: Callable[[str, Now], None]) -> None:
         """Call the observer with the id of the run and what it is doing, whenever that changes."""
@@ -196,9 +207,11 @@ class Hub:
 
     def _on_commit(self, committed: tuple[CommittedEvent, ...]) -> None:
         """The store calls this on the event loop, in commit order."""
+        places = {(logged.workspace_id, logged.session_id) for logged in committed}
+        for workspace_id, session_id in places:
+            if session_id is not None:
+                self._remember_workspace(session_id, workspace_id)
         for logged in committed:
-            if logged.session_id is not None:
-                self._remember_workspace(logged.session_id, logged.workspace_id)
             self._update_live_state(logged)
             self.recent_events.append(
                 RecentEvent(
@@ -208,8 +221,8 @@ class Hub:
                     item=StreamItem(logged.kind, logged.body, id=self.cursor_at(logged.number)),
                 )
             )
-        for logged in committed:
-            self._wake_soon(logged.workspace_id, logged.session_id)
+        for workspace_id, session_id in places:
+            self._wake_soon(workspace_id, session_id)
 
     def _update_live_state(self, logged: CommittedEvent) -> None:
         match logged.event:
@@ -273,6 +286,17 @@ class Hub:
             asyncio.get_running_loop().call_soon(self._wake_waking)
         self._waking.update(found)
         self._sleeping.difference_update(found)
+
+    def _wake_later(self, workspace_id: str | None, session_id: str | None) -> None:
+        """Wake subscriptions for what is no haste, unless they read it sooner with something else."""
+        self._unhurried.add((workspace_id, session_id))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_UNHURRIED_SECONDS, self._wake_unhurried)
+
+    def _wake_unhurried(self) -> None:
+        places, self._unhurried, self._timer = self._unhurried, set(), None
+        for workspace_id, session_id in places:
+            self._wake_for(workspace_id, session_id)
 
     def _wake_waking(self) -> None:
         waking, self._waking = self._waking, set()

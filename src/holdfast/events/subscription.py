@@ -246,16 +246,13 @@ class Subscription:
             return StreamItem("heartbeat", self._source.heartbeat, id=self.cursor)
         if not self._scope_known:
             return None
-        return self._next_durable() or self._next_live()
-
-    def _next_durable(self) -> StreamItem | None:
         while self._log_page:
             self._passed, item = self._log_page.popleft()
             if item is not None:
                 return item
         event = self._next_recent()
         if event is None or self._index is None:
-            return None
+            return self._next_live()
         self._index += 1
         self._passed = event.number
         return event.item

@@ -24,6 +24,7 @@ from holdfast.schema.sse_parser import SseEvent, SseParser, SseTooLong
 
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _PINGS = frozenset({"ping", "keepalive"})
+_TEXTS = (TextDelta, ReasoningDelta)
 
 KeyGetter = Callable[[], Awaitable[Secret | None]]
 
@@ -57,6 +58,8 @@ class HttpModel:
         self._headers = Headers(headers or {})  # its repr hides the values
         self._header_secrets = [Secret(value) for value in self._headers.values()]
         self._extra_body = dict(body or {})
+        self._tools: tuple[Any, msgspec.Raw] | None = None
+        """The tools of the last request, and their JSON."""
         provider, _, model = info.name.partition("/")
         host = build_address(base_url).host
         origin = f"{wire.name}:{provider if wire.shares_reasoning else info.name}"
@@ -72,9 +75,13 @@ class HttpModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         cache = None if request.converted is None else request.converted.use_for((self._wire.name, self._target))
-        content = encode_body(merge_body(self._wire.body(request, self._target, cache), self._extra_body))
+        body = merge_body(self._wire.body(request, self._target, cache), self._extra_body)
+        if "tools" in body:
+            body["tools"] = self._encoded_tools(body["tools"])
+        content = encode_body(body)
         secret = await self._key()
-        redact = Redactor([*self._header_secrets, *([secret] if secret else ())]).redact
+        secrets = [*self._header_secrets, secret] if secret else self._header_secrets
+        redact: Redact = Redactor(secrets).redact if secrets else str
         target = msgspec.structs.replace(self._target, redact=redact)
         stall = StallTimeout(self._limits, clock=asyncio.get_running_loop().time)
         reader, parser = self._wire.reader(target), SseParser()
@@ -98,6 +105,12 @@ class HttpModel:
             else:
                 for delta in _last_deltas(parser, reader, target):
                     yield delta
+
+    def _encoded_tools(self, tools: Any) -> msgspec.Raw:
+        """The tools of a request as JSON: half of a short one, and the same in most."""
+        if self._tools is None or self._tools[0] != tools:
+            self._tools = (tools, msgspec.Raw(encode_body(tools)))
+        return self._tools[1]
 
     def _all_headers(self, secret: Secret | None, target: Target) -> dict[str, str]:
         """Our headers and the wire's, replaced by the user's, whose names may be in any case."""
@@ -149,16 +162,16 @@ def _deltas_of(events: list[SseEvent], reader: AnswerReader, stall: StallTimeout
     """The deltas of events that arrived together. Texts in a row become one, because each delta costs time."""
     kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
     texts: list[str] = []
+    is_event = has_token = False
     try:
         for event in events:
-            deltas = reader.feed(event)
-            if event.event not in _PINGS:
-                stall.event_received(token=any(type(delta) is not UsageReport for delta in deltas))
-            for delta in deltas:
+            is_event = is_event or event.event not in _PINGS
+            for delta in reader.feed(event):
+                has_token = has_token or type(delta) is not UsageReport
                 if texts and type(delta) is not kind:
                     yield kind("".join(texts))
                     texts.clear()
-                if isinstance(delta, TextDelta | ReasoningDelta):
+                if isinstance(delta, _TEXTS):
                     kind = type(delta)
                     texts.append(delta.text)
                 else:
@@ -167,6 +180,9 @@ def _deltas_of(events: list[SseEvent], reader: AnswerReader, stall: StallTimeout
         if texts:
             yield kind("".join(texts))
         raise
+    finally:
+        if is_event:
+            stall.event_received(token=has_token)
     if texts:
         yield kind("".join(texts))
 

@@ -48,6 +48,11 @@ class OpenResponse(Protocol):
     headers: dict[str, str]
     """The names are in lower case."""
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it is known that nothing of the body is left to read."""
+        ...
+
     async def read(self) -> bytes | None:
         """Return the next bytes of the body, or None at its end."""
         ...
@@ -98,6 +103,8 @@ class ProviderResponse:
 
     async def drain(self) -> None:
         """Read to the end if it arrives at once, so that the connection can be used again."""
+        if self._response.is_read:
+            return
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while await self._response.read() is not None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from holdfast.models.model_script import ModelScript
 
 
+_MAX_OPENED = 64
+
+
 class ModelFactory:
     """Opens models and owns their connections: one pool per provider, shared by its models. Close it with `aclose`."""
 
@@ -30,14 +33,27 @@ class ModelFactory:
         self._network = network
         self._scripts = dict(scripts or {})
         self._transports: dict[str, HttpTransport] = {}
+        self._opened: dict[str, tuple[ResolvedModel, StallLimits, Model]] = {}
+        """By name: the models of providers as they were last opened. Most runs open the same ones."""
 
     def open(self, resolved: ResolvedModel, *, limits: StallLimits) -> Model:
         """Open a model. Nothing is sent and no key is fetched before the first request."""
-        if resolved.wire == "scripted":
+        wire = resolved.wire
+        if wire == "scripted":
             from holdfast.models.scripted_model import ScriptedModel
 
             return ScriptedModel(self._scripts.get(resolved.model), info=model_info(resolved))
 
+        last = self._opened.get(resolved.name)
+        if last is not None and last[0] == resolved and last[1] == limits:
+            return last[2]
+        if len(self._opened) >= _MAX_OPENED:
+            self._opened.clear()
+        opened = self._open(resolved, wire, limits=limits)
+        self._opened[resolved.name] = (resolved, limits, opened)
+        return opened
+
+    def _open(self, resolved: ResolvedModel, wire: ConfigWire, *, limits: StallLimits) -> Model:
         from holdfast.models.http_model import HttpModel
 
         source = resolved.key
@@ -47,7 +63,7 @@ class ModelFactory:
 
         return HttpModel(
             model_info(resolved),
-            wire=load_wire(resolved.wire),
+            wire=load_wire(wire),
             base_url=resolved.base_url,
             transport=self._transport(resolved.provider),
             limits=limits,
@@ -58,6 +74,7 @@ class ModelFactory:
         )
 
     async def aclose(self) -> None:
+        self._opened.clear()
         transports, self._transports = self._transports, {}
         for transport in transports.values():
             await transport.aclose()

@@ -170,8 +170,12 @@ class ProviderConnection(asyncio.Protocol):
         return b"".join(taken)
 
     @property
+    def is_read(self) -> bool:
+        return self.is_complete and not self._chunks
+
+    @property
     def can_be_used_again(self) -> bool:
-        return self.is_open and self.is_complete and self._keeps_open and not self._chunks
+        return self.is_open and self.is_read and self._keeps_open
 
     def close(self) -> None:
         """Close it at once. An event loop closes the socket only in a later step, so that is not waited for."""
@@ -279,6 +283,10 @@ class DirectResponse:
         self._release = release
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         self._decoder = None if encoding in ("", "identity") else _decoder(encoding)
+
+    @property
+    def is_read(self) -> bool:
+        return self._connection.is_read
 
     async def read(self) -> bytes | None:
         piece = await self._connection.read()

@@ -32,6 +32,8 @@ _LAZY_IMPORTS = ("anyio.streams.tls", "anyio._backends._asyncio")
 
 
 class ProxiedResponse:
+    is_read = False
+
     def __init__(self, response: httpx2.Response) -> None:
         self.status = response.status_code
         self.headers: dict[str, str] = {name.lower(): value for name, value in response.headers.items()}

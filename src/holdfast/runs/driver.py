@@ -32,6 +32,10 @@ _END_ATTEMPTS: tuple[EndContent, ...] = ("everything", "everything", "stored_mes
 """What the attempts to write an end contain. The last one is repeated."""
 
 
+_STEPS_TO_RETURN = 4
+"""Steps of the event loop in which nearly every turn returns after it learned that its end is committed."""
+
+
 class Driver:
     def __init__(self, engine_state: EngineState, active: ActiveRun) -> None:
         self._engine_state = engine_state
@@ -88,6 +92,10 @@ class Driver:
 
     async def _stop_turn(self, task: asyncio.Task[Ending | None]) -> None:
         """A stop has cancelled the turn already. If it goes on after the run's end, give it time to return first."""
+        for _ in range(_STEPS_TO_RETURN):
+            await asyncio.sleep(0)
+            if task.done():
+                return
         limits = self._engine_state.limits
         seconds = limits.stop_seconds * limits.subagent_stop_share**self._active.depth
         await asyncio.wait({task}, timeout=seconds)

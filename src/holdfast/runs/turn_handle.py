@@ -40,11 +40,16 @@ class EngineTurnHandle:
         self._subagents = subagents
         self._mailbox = active.mailbox
         self._run_id = active.run.id
+        self._run: Run = active.run
+        self._run_state: LaneState | None = None
+        """The committed state that `_run` is of."""
 
     @property
     def run(self) -> Run:
         state = self._mailbox.state
-        return _require_turn(state, self._run_id) if state else self._active.run
+        if state is not None and state is not self._run_state:  # it is asked often between two commits
+            self._run, self._run_state = _require_turn(state, self._run_id), state
+        return self._run
 
     @property
     def session(self) -> Session:

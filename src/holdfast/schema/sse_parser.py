@@ -81,13 +81,7 @@ class SseParser:
         events: list[SseEvent] = []
         data = self._data
         for line in lines:
-            if line.startswith(b"data:"):
-                value = line[6:] if line.startswith(b"data: ") else line[5:]
-                self._size += len(value) + 1
-                if self._size > self._limit:
-                    raise SseTooLong(f"an event is larger than {self._limit} bytes")
-                data.append(value)
-            elif not line:
+            if not line:
                 if data:
                     joined = data[0] if len(data) == 1 else b"\n".join(data)
                     if joined:
@@ -95,6 +89,12 @@ class SseParser:
                     data.clear()
                     self._size = 0
                 self._event = "message"
+            elif line.startswith(b"data:"):
+                value = line[6:] if line[5:6] == b" " else line[5:]
+                self._size += len(value) + 1
+                if self._size > self._limit:
+                    raise SseTooLong(f"an event is larger than {self._limit} bytes")
+                data.append(value)
             else:
                 self._read_other(line)
         return events

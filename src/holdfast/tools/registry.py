@@ -97,7 +97,7 @@ class OfferedTools:
     ) -> None:
         self._tools: dict[str, Tool[Any]] = {}
         self._withheld: dict[str, str] = {}
-        self._fields: dict[str, Sequence[str]] = {}
+        self._known_fields: dict[str, Sequence[str]] | None = None
         self._joining = joining
         self.specs: tuple[ToolSpec, ...] = ()
         self._add(ToolSelection(tuple(tools), specs, withheld))
@@ -108,8 +108,10 @@ class OfferedTools:
             self._add(self._joining())
 
     def _add(self, selection: ToolSelection) -> None:
+        if not selection.tools and not selection.withheld:
+            return
         known = set(self._tools)
-        if any(tool.name in known for tool in selection.tools):
+        if known and any(tool.name in known for tool in selection.tools):
             selection = ToolSelection(
                 tuple(tool for tool in selection.tools if tool.name not in known),
                 tuple(spec for spec in selection.specs if spec.name not in known),
@@ -117,9 +119,16 @@ class OfferedTools:
             )
         self._tools |= {tool.name: tool for tool in selection.tools}
         self._withheld |= selection.withheld
-        self._fields |= dict.fromkeys(selection.withheld, ())
-        self._fields |= {tool.name: field_names(tool.arguments) for tool in selection.tools}
+        self._known_fields = None
         self.specs += selection.specs
+
+    @property
+    def _fields(self) -> dict[str, Sequence[str]]:
+        """The names of the fields of each tool, for calls in other dialects. Most turns make no call."""
+        if self._known_fields is None:
+            withheld: dict[str, Sequence[str]] = dict.fromkeys(self._withheld, ())
+            self._known_fields = withheld | {name: field_names(tool.arguments) for name, tool in self._tools.items()}
+        return self._known_fields
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -24,11 +24,12 @@ NOISE = random.Random(1).randbytes(3000).hex()
         (a_message("msg_1", Text("short")), 300),
         (a_message("msg_1", Context(blocks=(PROMPT, "Directory: /x")), Text("go"), role="user"), 900),
         (a_message("msg_1", Text("word " * 2000)), 500),
+        (a_message("msg_1", Text("word " * 20_000)), 1000),
         (a_message("msg_1", Text(NOISE)), 6300),
         (a_message("msg_1", Text("ż😀\ud7ff" * 1000)), 500),
         (a_message("msg_1", File("a.png", "image/png", data="A" * (1 << 20))), 1 << 21),
     ],
-    ids=["short", "system prompt", "repeated", "noise", "unicode", "large"],
+    ids=["short", "system prompt", "repeated", "repeated for long", "noise", "unicode", "large"],
 )
 def test_a_message_is_read_as_it_was_stored(message: Message, most: int) -> None:
     packed = pack_message(message)

@@ -198,3 +198,33 @@ def test_a_long_open_message_is_rewritten_only_when_it_has_doubled(path: Path, m
     log.close()
     assert rewritten == [110, 230, 470, 950, 1910, 3830, 7670]
     assert "".join(one.text for one in read_pieces(path)) == text
+
+
+@pytest.mark.promise("E3")
+async def test_collected_text_is_written_when_the_store_closes(
+    tmp_path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draft_log, "COLLECT_SECONDS", 3600)
+    store = await open_sqlite()
+    for batch in (new_workspace(), new_session(), accept(a_run(state="active"))):
+        await store.commit(batch)
+    await store.commit(Batch((w.PutMessage(a_message("msg_1")),)))
+    store.append_draft("ses_1", "msg_1", 0, "streamed")
+    await store.close()
+    store = await open_sqlite()
+    assert (await store.message("msg_1")).parts == (Text("streamed"),)
+    await store.close()
+
+
+async def test_text_that_is_stored_while_it_is_collected_is_not_logged(
+    tmp_path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draft_log, "COLLECT_SECONDS", 3600)
+    store = await open_sqlite()
+    for batch in (new_workspace(), new_session(), accept(a_run(state="active"))):
+        await store.commit(batch)
+    await store.commit(Batch((w.PutMessage(a_message("msg_1")),)))
+    store.append_draft("ses_1", "msg_1", 0, "streamed")
+    await store.commit(Batch((w.PutMessage(a_message("msg_1", Text("streamed"), Finish("end_turn"))),)))
+    await store.close()
+    assert not log_path(tmp_path / "holdfast.db").exists()

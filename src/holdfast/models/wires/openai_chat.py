@@ -330,7 +330,7 @@ class OpenAIChatReader(StreamReader):
         if chunk.error or event.event == "error":
             raise self._error(chunk.error or _objects.read(event.data))
         deltas: list[ModelDelta] = []
-        usage = object_in(chunk.usage)
+        usage = object_in(chunk.usage) if chunk.usage else None
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # one answer was requested
@@ -339,8 +339,11 @@ class OpenAIChatReader(StreamReader):
                 deltas = self._on_delta(delta)
             if choice.finish_reason:
                 self._finish_reason = choice.finish_reason
-            usage = usage or object_in(choice.usage)
-        if usage := usage or object_in(chunk.x_groq, "usage"):
+            if choice.usage:
+                usage = usage or object_in(choice.usage)
+        if chunk.x_groq:
+            usage = usage or object_in(chunk.x_groq, "usage")
+        if usage:
             deltas.append(UsageReport(_usage(usage)))
         return deltas
 

@@ -40,6 +40,9 @@ class StreamedPart:
         self._held = ""
 
     def add(self, piece: str) -> list[ModelDelta]:
+        if self.kind == "text" and piece and piece.isascii() and not self._held:  # most pieces; the same as below
+            self.size += len(piece)
+            return [TextDelta(piece)]
         return self.deltas(self.join(piece))
 
     def join(self, piece: str) -> str:

@@ -25,6 +25,10 @@ _LEAST_COMPRESSED = 1500
 _MOST_COMPRESSED = 1 << 20
 """Longer bodies are mostly files, and would keep other commits waiting."""
 _FAST = 1
+_LEAST_LONG = 16 * 1024
+_SHORT_WINDOW, _SHORT_MEMORY = 13, 7
+"""For bodies that are not long: the dictionary and most of the body are in the window, and to set up a larger one takes
+longer than to compress them. It makes no difference to the reader."""
 _MARK = b"\x01"
 """The first byte of a compressed body. JSON begins with a brace."""
 
@@ -33,7 +37,10 @@ def pack_message(message: Message) -> bytes:
     body = encode(message)
     if not _LEAST_COMPRESSED <= len(body) <= _MOST_COMPRESSED:
         return body
-    compressor = zlib.compressobj(_FAST, zdict=_dictionary())
+    if len(body) < _LEAST_LONG:
+        compressor = zlib.compressobj(_FAST, zlib.DEFLATED, _SHORT_WINDOW, _SHORT_MEMORY, zdict=_dictionary())
+    else:
+        compressor = zlib.compressobj(_FAST, zdict=_dictionary())
     packed = b"".join((_MARK, compressor.compress(body), compressor.flush()))
     return packed if len(packed) < len(body) else body
 

@@ -1,6 +1,7 @@
 """The draft log: a file beside the database to which the text of open messages is appended.
 
-A thread appends what was streamed every `APPEND_SECONDS`, in one write that waits for no disk: it survives a killed
+The store collects what was streamed for `COLLECT_SECONDS`, so that a short answer, which is stored by then, wakes no
+thread. A thread appends the rest after `APPEND_SECONDS`, in one write that waits for no disk: it survives a killed
 process. Every `SYNC_SECONDS` it is flushed to the disk, for a power failure, by a thread of its own: a slow disk must
 not delay what is appended meanwhile. The cost does not grow with the length of a message. When no message is open the
 file is emptied. The next start reads what is left in it.
@@ -27,7 +28,8 @@ from holdfast.files import write_atomic
 from holdfast.schema.base import LateDecoder, encode
 from holdfast.store.open_drafts import DraftPiece, joined_pieces
 
-APPEND_SECONDS = 0.02
+COLLECT_SECONDS = 0.01
+APPEND_SECONDS = 0.01
 SYNC_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 _COMPACT_BYTES = 4 << 20
@@ -85,9 +87,12 @@ class DraftLog:
         self._appended = 0
         """Code points in the file, about its size."""
         self._rewrite_at = _COMPACT_BYTES
+        self._has_pieces = _size_of(path) > 0
+        """Whether there may be something to forget."""
 
     def append(self, piece: DraftPiece) -> None:
         self._appended += len(piece.text)
+        self._has_pieces = True
         self._submit(piece)
 
     @property
@@ -103,8 +108,9 @@ class DraftLog:
 
     def clear(self) -> None:
         """Forget everything: no message is open."""
-        self._appended, self._rewrite_at = 0, _COMPACT_BYTES
-        self._submit(_Clear())
+        if self._has_pieces:
+            self._appended, self._rewrite_at, self._has_pieces = 0, _COMPACT_BYTES, False
+            self._submit(_Clear())
 
     def close(self) -> None:
         """Write what is waiting. Blocks until done."""

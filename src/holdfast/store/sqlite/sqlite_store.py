@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.errors import BadRequest, StoreUnwritable
 from holdfast.schema.approvals import Grant
 from holdfast.store.commit_listeners import CommitListeners
-from holdfast.store.open_drafts import OpenDrafts, is_finished
+from holdfast.store.open_drafts import DraftPiece, OpenDrafts, is_finished
 from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
 from holdfast.store.protocol import CommitListener
 from holdfast.store.riding_writes import RidingWrites
@@ -88,6 +88,9 @@ class SqliteStore(LedgerReads):
         self._drafts = drafts
         self._grants: KnownGrants | None = None
         self._draft_log = DraftLog(draft_log.log_path(path))
+        self._new_drafts: list[DraftPiece] = []
+        """Streamed text that the log was not given yet."""
+        self._draft_timer: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
         self._riding = RidingWrites(self._submit, loop=loop)
         self._writer.start()
@@ -109,11 +112,20 @@ class SqliteStore(LedgerReads):
         self, session_id: str, message_id: str, part: int, text: str, *, attempt: int = 1, is_reasoning: bool = False
     ) -> None:
         if self._closing is None and text:
-            self._draft_log.append(
+            self._new_drafts.append(
                 self._drafts.append(session_id, message_id, part, text, attempt=attempt, is_reasoning=is_reasoning)
             )
-            if self._draft_log.is_long:
-                self._draft_log.replace(piece for draft in self._drafts.all().values() for piece in draft.pieces())
+            if self._draft_timer is None:
+                self._draft_timer = self._loop.call_later(draft_log.COLLECT_SECONDS, self._log_drafts)
+
+    def _log_drafts(self) -> None:
+        """Hand over what was collected."""
+        self._draft_timer = None
+        pieces, self._new_drafts = self._new_drafts, []
+        for piece in pieces:
+            self._draft_log.append(piece)
+        if self._draft_log.is_long:
+            self._draft_log.replace(piece for draft in self._drafts.all().values() for piece in draft.pieces())
 
     def _close_drafts(self, batch: Batch) -> None:
         """Remove the drafts of messages that the commit finished."""
@@ -121,6 +133,7 @@ class SqliteStore(LedgerReads):
             if isinstance(write, PutMessage) and is_finished(write.message):
                 self._drafts.remove(write.message.id)
         if not self._drafts:
+            self._new_drafts.clear()
             self._draft_log.clear()
 
     def listen(self, listener: CommitListener) -> Callable[[], None]:
@@ -219,6 +232,9 @@ class SqliteStore(LedgerReads):
     async def close(self) -> None:
         if self._closing is None:
             self._riding.close()
+            if self._draft_timer is not None:
+                self._draft_timer.cancel()
+                self._log_drafts()
             self._closing = asyncio.create_task(asyncio.to_thread(self._close), name="store:close")
         await asyncio.shield(self._closing)
 
