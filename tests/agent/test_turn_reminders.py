@@ -114,3 +114,21 @@ async def test_a_cancel_after_a_reminder_leaves_a_valid_history(tmp_path: Path) 
         assert (await complete_run(harness, "next")).text == "after"
         roles = [message.role for message in scripted.requests[-1].messages]
         assert roles[:6] == ["user", "assistant", "tool", "user", "assistant", "tool"]
+
+
+async def test_a_steer_that_joins_is_told_and_stored_after_the_reminder(tmp_path: Path) -> None:
+    scripted = scripted_model((ScriptedCall("gated", {"word": "x"}),), "done")
+    async with open_turns(tmp_path, scripted) as harness:
+        harness.turns.observer.seen = [Observations(ended_jobs=(JOB,))]
+        host = await harness.accept("go")
+        await harness.gates.arrived("x")
+        await harness.accept("and this", delivery="steer")
+        harness.gates.open("x")
+        await harness.ended(host)
+        reminder, steer = scripted.requests[1].messages[-2:]
+        assert "job_1 exited" in text_of(reminder.parts)
+        assert text_of(steer.parts) == "and this"
+        stored = await harness.messages()
+        assert [message.role for message in stored] == ["user", "assistant", "tool", "user", "user", "assistant"]
+        assert isinstance(stored[3].parts[0], Context)
+        assert text_of(stored[4].parts) == "and this"

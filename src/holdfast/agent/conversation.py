@@ -55,7 +55,7 @@ class Conversation:
         self.facts: dict[str, str] = {}
         """What the model knows, by subject."""
         self._writes: list[AnyWrite] = []
-        """What `begin` and `remind` changed. It is committed with the row of the next answer."""
+        """What `begin` changed, and reminders. It is committed with the row of the next answer."""
         self._events: list[KnownDurable] = []
         self._untitled_prompt: str | None = None
         self._conditions = system_prompt.RunConditions.of(
@@ -135,11 +135,15 @@ class Conversation:
         changed = f"{context.changed}\n\n{reminder.text}"
         return replace(context, changed=changed, facts=context.facts | reminder.facts)
 
-    def remind(self, reminder: Reminder) -> None:
-        """Add a reminder at the end. It is committed with the row of the next answer."""
+    def remind(self, reminder: Reminder) -> Message:
+        """Add a reminder at the end. The caller stores it, or has it stored with the row of the next answer."""
         self.facts = self.facts | reminder.facts
         message = new_message(self._handle, "user", (Context(changed=reminder.text, facts=self.facts),))
         self.append(message)
+        return message
+
+    def store_with_opening(self, message: Message) -> None:
+        """Commit a message that was added with the row of the next answer."""
         self._writes.append(PutMessage(message))
         self._events.append(MessageFinished(at=self._handle.now(), session_id=message.session_id, message=message))
 

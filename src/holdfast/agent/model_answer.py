@@ -13,9 +13,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -102,10 +102,9 @@ class AnswerDraft:
         """How many complete parts have been published."""
         self._saved_at = time.monotonic()
 
-    async def open(self, writes: Sequence[AnyWrite] = (), events: Sequence[KnownDurable] = ()) -> None:
-        """Commit the row, together with the given writes and events. `add` must wait for it."""
-        created = self._event(MessageCreated, self.message)
-        await self._handle.commit([*writes, PutMessage(self.message)], [*events, created])
+    def opening(self) -> tuple[AnyWrite, KnownDurable]:
+        """Return the row and its event. `add` must wait until they are committed."""
+        return PutMessage(self.message), self._event(MessageCreated, self.message)
 
     async def begin_attempt(self) -> None:
         """Begin an attempt. The text of the attempt before is removed, stored and published."""
@@ -224,7 +223,7 @@ class ModelAnswer:
         self._retry_empty = retry_empty
 
     async def stream_into(
-        self, sink: AnswerSink, request: ModelRequest, *, opening: asyncio.Task[None] | None = None
+        self, sink: AnswerSink, request: ModelRequest, *, opening: asyncio.Task[Any] | None = None
     ) -> Stop:
         """Stream the answer into the sink. Raises the last `ModelError` if it is not worth a retry.
 
@@ -236,7 +235,7 @@ class ModelAnswer:
             async with _closed_on_failure(opening):
                 return await self._stream(sink, request, lambda: asyncio.shield(opening))
         finally:
-            await _finish(opening)
+            await finish_opening(opening)
 
     async def _stream(self, sink: AnswerSink, request: ModelRequest, opened: Callable[[], Awaitable[None]]) -> Stop:
         asked = request
@@ -300,13 +299,13 @@ async def _nothing() -> None:
 
 
 @asynccontextmanager
-async def _closed_on_failure(opening: asyncio.Task[None]) -> AsyncIterator[None]:
+async def _closed_on_failure(opening: asyncio.Task[Any]) -> AsyncIterator[None]:
     """Stop what runs inside as soon as the task fails, and raise its error."""
     loop = asyncio.get_running_loop()
     scope = asyncio.timeout(None)
     is_inside = True
 
-    def stop_if_failed(done: asyncio.Task[None]) -> None:
+    def stop_if_failed(done: asyncio.Task[Any]) -> None:
         if is_inside and (done.cancelled() or done.exception() is not None):
             scope.reschedule(loop.time())
 
@@ -324,7 +323,7 @@ async def _closed_on_failure(opening: asyncio.Task[None]) -> AsyncIterator[None]
         await opening
 
 
-async def _finish(opening: asyncio.Task[None]) -> None:
+async def finish_opening(opening: asyncio.Task[Any]) -> None:
     """Cancel the task if the caller ends before it, and wait for it. A commit that was posted is written to its end."""
     opening.cancel()
     while not opening.done():

@@ -1,22 +1,24 @@
 """The turn of a prompt: what happens between `run.started` and `run.finished`.
 
 A step builds the request from the stored messages, streams the answer, runs the tools that it calls, and lets waiting
-steers join. Steps repeat until the model calls no more tools. Each step is stored before the next begins, and no step
-begins while a call of the step before has no result.
+steers join. Steps repeat until the model calls no more tools. No step begins while a call of the step before has no
+result. The results of a step are stored together with the row of the next answer, while the model is asked for it:
+before that commit nothing of the answer is shown, and a refused commit closes the request (`R14`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from holdfast.agent.compaction import Compaction
 from holdfast.agent.conversation import Conversation
 from holdfast.agent.loop_detector import LoopDetector
-from holdfast.agent.model_answer import AnswerDraft, ModelAnswer, calls_of
-from holdfast.agent.protocol import Ending, Spent, TurnHandle, new_message
+from holdfast.agent.model_answer import AnswerDraft, ModelAnswer, calls_of, finish_opening
+from holdfast.agent.protocol import Ending, Spent, StepOpening, TurnHandle, new_message
 from holdfast.agent.request_messages import reminder
 from holdfast.agent.run_outcome import checked_outcome, denial_error, outcome_of, stopped_outcome
 from holdfast.agent.schema_check import validate_answer
@@ -84,6 +86,13 @@ class PromptTurn:
         return await turn.end_at_limit("limit_time", f"the run took longer than {seconds:g} s")
 
 
+class _OpenedAnswer(NamedTuple):
+    """An answer that the model may be asked for, while its row is being committed."""
+
+    draft: AnswerDraft
+    opening: asyncio.Task[Any]
+
+
 class _ActiveTurn:
     """A turn while it runs. Its open draft, calls or compaction are closed by whatever ends the turn."""
 
@@ -96,6 +105,8 @@ class _ActiveTurn:
         self._hooks = PromptHooks(hooks, handle, self._conversation) if hooks is not None else None
         self._loop_detector = LoopDetector()
         self._draft: AnswerDraft | None = None
+        self._opened: _OpenedAnswer | None = None
+        """The next answer, if its row is committed with the results of the last step."""
         self._calls: StepCalls | None = None
         self._compaction: Compaction | None = None
         self._new_calls: tuple[ToolCall, ...] = ()
@@ -124,10 +135,11 @@ class _ActiveTurn:
         if self._hooks is not None and (ending := await self._hooks.begin()):
             return ending
         while True:
-            if self._conversation.is_too_long():
-                await self._compact()
-            await self._remind()
-            self._dependencies.toolbox.update()
+            if self._opened is None:
+                if self._conversation.is_too_long():
+                    await self._compact()
+                await self._remind()
+                self._dependencies.toolbox.update()
             try:
                 stop = await self._request_answer()
             except ModelContext:
@@ -156,20 +168,18 @@ class _ActiveTurn:
 
     async def _remind(self) -> None:
         if self._new_calls:
-            await self._reminders.add_due(self._new_calls)
+            told = await self._reminders.add_due(self._new_calls)
             self._new_calls = ()
+            if told is not None:
+                self._conversation.store_with_opening(told)
 
     async def _request_answer(self, *, last_words: str | None = None) -> Stop:
         """Request one answer. It is in the draft afterwards. ``last_words`` asks for a text that ends the run."""
         if self._continues and self._last_answer is not None:
             self._cut_text.append(text_of(self._last_answer.parts))
         self._continues = False
-        self._draft = AnswerDraft(
-            self._handle,
-            self._dependencies.model.info.name,
-            redactor=self._dependencies.tool_contexts.redact_answer,
-        )
-        opening = asyncio.create_task(self._open(self._draft), name=f"opening:{self._draft.message.id}")
+        opened, self._opened = self._opened or self._open_answer(), None
+        self._draft = opened.draft
         request = ModelRequest(
             system=self._conversation.system,
             messages=self._conversation.request_messages(),
@@ -183,13 +193,27 @@ class _ActiveTurn:
             asked = new_message(self._handle, "user", (Text(reminder(last_words)),))
             request = replace(request, messages=(*request.messages, asked), may_call=False, output_schema=None)
         answer = ModelAnswer(self._handle, self._dependencies, retry_empty=last_words is None)
-        stop = await answer.stream_into(self._draft, request, opening=opening)
+        stop = await answer.stream_into(self._draft, request, opening=opened.opening)
         self._compacted_for_overflow = False
         return stop
 
+    def _open_answer(self) -> _OpenedAnswer:
+        """Begin to commit the row of the next answer."""
+        draft = self._new_draft()
+        return _OpenedAnswer(draft, asyncio.create_task(self._open(draft), name=f"opening:{draft.message.id}"))
+
     async def _open(self, draft: AnswerDraft) -> None:
-        await draft.open(*self._conversation.opening())
+        writes, events = self._conversation.opening()
+        row, created = draft.opening()
+        await self._handle.commit([*writes, row], [*events, created])
         self._conversation.opened()
+
+    def _new_draft(self) -> AnswerDraft:
+        return AnswerDraft(
+            self._handle,
+            self._dependencies.model.info.name,
+            redactor=self._dependencies.tool_contexts.redact_answer,
+        )
 
     async def _finish_step(self, stop: Stop) -> BoundaryAnswer | Ending:
         """Run the calls of a complete answer, or end the turn."""
@@ -281,9 +305,52 @@ class _ActiveTurn:
             told = Notice("loop", _REPEATED.format(what=repetition.text), for_model=True)
             messages.append(new_message(self._handle, "user", (told,)))
             self._conversation.append(messages[-1])
+        if calls.spent() is None and not self._conversation.is_too_long():
+            return await self._go_on(messages, records)
         crossing = await self._handle.boundary(messages=messages, writes=records, spent=calls.spent())
         self._calls = None
         return crossing
+
+    async def _go_on(self, messages: list[Message], records: tuple[AnyWrite, ...]) -> BoundaryAnswer:
+        """Store the results of a step and the row of the next answer in one commit.
+
+        If nothing joins, this returns before the commit, so that the model is asked meanwhile.
+        """
+        told = await self._reminders.add_due(self._new_calls)
+        self._new_calls = ()
+        if told is not None:
+            messages.append(told)
+        self._dependencies.toolbox.update()
+        draft, decided = self._new_draft(), asyncio.Event()
+        crossing = self._cross(draft, messages, records, on_decided=decided.set)
+        opening = asyncio.create_task(crossing, name=f"opening:{draft.message.id}")
+        opening.add_done_callback(lambda _: decided.set())
+        try:
+            await decided.wait()
+        except asyncio.CancelledError:
+            await finish_opening(opening)
+            raise
+        answer = opening.result() if opening.done() else GoOn()
+        if answer == GoOn():
+            self._opened = _OpenedAnswer(draft, opening)
+        return answer
+
+    async def _cross(
+        self,
+        draft: AnswerDraft,
+        messages: list[Message],
+        records: tuple[AnyWrite, ...],
+        *,
+        on_decided: Callable[[], None],
+    ) -> BoundaryAnswer:
+        writes, events = self._conversation.opening()
+        row, created = draft.opening()
+        opening = StepOpening((*writes, row), (*events, created), on_decided)
+        answer = await self._handle.boundary(messages=messages, writes=records, opening=opening)
+        self._calls = None
+        if answer == GoOn():
+            self._conversation.opened()
+        return answer
 
     def _take_answer(self, message: Message) -> None:
         self._conversation.append(message)
@@ -393,15 +460,13 @@ class _ActiveTurn:
     def _ending(self, outcome: Outcome) -> Ending:
         """Close what is open, and add the text of the last answer."""
         spent = self._uncounted()
-        messages: tuple[Message, ...] = ()
+        messages = () if self._calls is None else (self._calls.closed(),)
+        last = self._last_answer
         if self._draft is not None:
             detail = outcome.error.message if outcome.error else ""
             finish = finish_reason(outcome.state, outcome.reason)
-            message = self._draft.cut_off(finish, detail, usage=spent.usage if spent else None)
-            messages = (message, *self._results_of_unrun_calls(message))
-        elif self._calls is not None:
-            messages = (self._calls.closed(),)
-        last = messages[0] if self._draft is not None else self._last_answer
+            last = self._draft.cut_off(finish, detail, usage=spent.usage if spent else None)
+            messages = (*messages, last, *self._results_of_unrun_calls(last))
         if last is not None:
             outcome = self._with_text(outcome, last)
         return Ending(outcome, messages=messages, spent=spent)

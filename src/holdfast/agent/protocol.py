@@ -5,7 +5,7 @@ written in one order, and nothing is written after the run's end (`R14`).
 
 - Before a tool starts or an answer is shown, its row is committed: `TurnHandle.commit` returns when it is on disk.
 - After each step the turn calls `TurnHandle.boundary`. The answer is to take another step, to stop, or that the run
-  has ended.
+  has ended. The turn may learn it before the commit, and then do what has no effects: ask the model.
 - A cancel arrives as the cancellation of the task that runs `Turn.run`. The turn then has `EngineLimits.stop_seconds`
   to kill what it started and to return what it has; shield that clean-up. It may also let `CancelledError` through:
   the engine then closes the stored messages (`agent.unfinished_messages`). A turn that takes longer is abandoned and
@@ -16,7 +16,7 @@ written in one order, and nothing is written after the run's end (`R14`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import UNSET, UnsetType
@@ -52,6 +52,17 @@ class Ending(Value, frozen=True):
     writes: tuple[AnyWrite, ...] = ()
     events: tuple[KnownDurable, ...] = ()
     spent: Spent | None = None
+
+
+class StepOpening(Value, frozen=True):
+    """What begins the next step, and is stored with the results of the step before."""
+
+    writes: tuple[AnyWrite, ...]
+    """Reminders, and the row of the next answer."""
+    events: tuple[KnownDurable, ...]
+    on_decided: Callable[[], None]
+    """Called once before the commit, if the run goes on and nothing joins: the model may be asked. A steer that is
+    accepted later joins at the next boundary."""
 
 
 class Subagent(Protocol):
@@ -130,12 +141,15 @@ class TurnHandle(Protocol):
         writes: Sequence[AnyWrite] = (),
         events: Sequence[KnownDurable] = (),
         spent: Spent | None = None,
+        opening: StepOpening | None = None,
     ) -> BoundaryAnswer:
         """Report the end of a step. Every call has its result, and another step is allowed.
 
         `outcome` is the end of the run if no steer joins; `None` if tool results require another step. The messages
         (published as `message.finished`) and writes are stored in the same commit, whatever the answer is. If a limit
         forbids another step, return an `Ending` instead.
+
+        `opening` is stored in the same commit if the run goes on and nothing joins.
         """
         ...
 

@@ -9,7 +9,7 @@ from holdfast.agent.conversation import Conversation
 from holdfast.agent.protocol import TurnHandle
 from holdfast.agent.reminders import SILENT_STEPS, RunLimits, due_reminder
 from holdfast.agent.turn_dependencies import TurnDependencies
-from holdfast.schema.messages import ToolCall
+from holdfast.schema.messages import Message, ToolCall
 from holdfast.schema.sessions import Todo
 
 _TODO_TOOL = "todos"
@@ -25,8 +25,11 @@ class TurnReminders:
         self._todos_step = 0
         """The step at which the model last looked at its task list, or was reminded of it."""
 
-    async def add_due(self, calls: Sequence[ToolCall]) -> None:
-        """Add what the model should know before its next step. ``calls`` are those of the last step."""
+    async def add_due(self, calls: Sequence[ToolCall]) -> Message | None:
+        """Add what the model should know before its next step. ``calls`` are those of the last step.
+
+        Returns the message that was added to the conversation. It must be stored.
+        """
         observed = await self._dependencies.observer.observe(calls=calls)
         steps = self._handle.run.steps
         if any(call.name == _TODO_TOOL for call in calls):
@@ -36,8 +39,7 @@ class TurnReminders:
             self._todos_step = steps
             neglected = await self._dependencies.store.todos(self._handle.run.session_id)
         reminder = due_reminder(observed, limits=self._limits(), known=self._conversation.facts, neglected=neglected)
-        if reminder is not None:
-            self._conversation.remind(reminder)
+        return None if reminder is None else self._conversation.remind(reminder)
 
     def _limits(self) -> RunLimits:
         run, limits = self._handle.run, self._dependencies.limits

@@ -8,19 +8,30 @@ from typing import TypeVar
 
 from msgspec import UNSET
 
-from holdfast.agent.protocol import Ending, Spent, StartRecord, Subagent
+from holdfast.agent.protocol import Ending, Spent, StartRecord, StepOpening, Subagent
 from holdfast.errors import Conflict, StoreUnreachable
 from holdfast.ids import Prefix
 from holdfast.runs.engine_state import ActiveRun, EngineState
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
 from holdfast.runs.lane.decisions import decide
-from holdfast.runs.lane.protocol import Boundary
+from holdfast.runs.lane.protocol import Boundary, Decision
 from holdfast.runs.mailbox import CommittedAnswer, Planner
 from holdfast.runs.run_end import complete_ending
 from holdfast.runs.subagents import Subagents
 from holdfast.schema.events import DeltaKind, KnownDurable
 from holdfast.schema.messages import Message
-from holdfast.schema.runs import BoundaryAnswer, Ended, EndReason, Now, Outcome, Phase, Run, RunRequest, RunSettings
+from holdfast.schema.runs import (
+    BoundaryAnswer,
+    Ended,
+    EndReason,
+    GoOn,
+    Now,
+    Outcome,
+    Phase,
+    Run,
+    RunRequest,
+    RunSettings,
+)
 from holdfast.schema.sessions import Session
 from holdfast.store import Committed
 from holdfast.store import writes as w
@@ -94,20 +105,30 @@ class EngineTurnHandle:
         writes: Sequence[w.AnyWrite] = (),
         events: Sequence[KnownDurable] = (),
         spent: Spent | None = None,
+        opening: StepOpening | None = None,
     ) -> BoundaryAnswer:
         _refuse_lane_writes(writes)
+        goes_on = False
         if outcome is not None:
             await self._subagents.stop()
             await self._subagents.wait_for_ends()
 
         async def plan(state: LaneState) -> CommitPlan[BoundaryAnswer]:
+            nonlocal goes_on
             run = _require_turn(state, self._run_id)
-            decision = decide(state.lane, Boundary(run.id, outcome))
+            decision: Decision[BoundaryAnswer] = (
+                Decision(state.lane, (), GoOn()) if goes_on else decide(state.lane, Boundary(run.id, outcome))
+            )
             builder = self._engine_state.plan_builder(state)
             if outcome is None or not isinstance(decision.answer, Ended):
                 builder.add_usage(run.id, spent)
                 builder.add(writes, events)
                 builder.add_messages(messages)
+                if opening is not None and decision.answer == GoOn():
+                    builder.add(opening.writes, opening.events)
+                    if not goes_on:
+                        goes_on = True  # it stands if the commit is repeated, and changes nothing in the lane
+                        opening.on_decided()
                 return builder.plan(decision)
             ending = Ending(
                 outcome=self._active.with_left_running(outcome),
