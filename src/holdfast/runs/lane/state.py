@@ -110,11 +110,8 @@ class Lane(Value, frozen=True, kw_only=True):
     @property
     def queue(self) -> tuple[LaneRun, ...]:
         """Queued runs in the order in which they start: by `rank`."""
-        queued: list[LaneRun] = []
-        for run in self.runs:  # asked often, so without a comprehension
-            if type(run.phase) is QueuedPhase:
-                queued.append(run)  # noqa: PERF401
-        return tuple(sorted(queued, key=lambda run: run.rank) if len(queued) > 1 else queued)
+        queued = [run for run in self.runs if isinstance(run.phase, QueuedPhase)]
+        return tuple(sorted(queued, key=lambda run: run.rank)) if len(queued) > 1 else tuple(queued)
 
     @property
     def waiting(self) -> tuple[LaneRun, ...]:
