@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.ids import Ids, Prefix, is_valid_client_id, rfc3339
+from holdfast.ids import Ids, Prefix, is_valid_client_id, new_token, rfc3339
 
 
 @pytest.mark.parametrize("prefix", get_args(Prefix))
@@ -66,3 +66,8 @@ def test_a_valid_client_id_is_safe_in_paths_urls_and_logs(text: str) -> None:
 )
 def test_times_are_formatted_in_utc_with_milliseconds(seconds: float, shown: str) -> None:
     assert rfc3339(seconds) == shown
+
+
+def test_a_token_is_random_and_safe_in_headers_and_urls() -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_-]{43}", new_token(32))
+    assert new_token(32) != new_token(32)

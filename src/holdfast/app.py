@@ -40,13 +40,12 @@ from holdfast.server import (
     parse_listen,
     raise_descriptor_limit,
     read_token_file,
-    run_on_loop,
     serve,
     share_heap,
 )
 from holdfast.services import Services
 from holdfast.store import Store
-from holdfast.store.sqlite import back_up_daily, open_store
+from holdfast.store.sqlite import open_store
 from holdfast.workspace.maintenance import mark_lost_jobs_or_retry, remove_old_files
 from holdfast.workspace.open_workspaces import OpenWorkspaces
 from holdfast.workspace.shared_parts import SharedParts
@@ -361,7 +360,13 @@ def _background_work(
     )
     if settings.store is not None:
         return work
-    return (*work, ("backups", back_up_daily(store, locations.database, locations.backups_dir, clock=clock)))
+    return (*work, ("backups", _later(partial(_back_up_daily, store, locations, clock=clock))))
+
+
+async def _back_up_daily(store: Store, locations: Locations, *, clock: Clock) -> None:
+    from holdfast.store.sqlite.daily_backups import back_up_daily
+
+    await back_up_daily(store, locations.database, locations.backups_dir, clock=clock)
 
 
 async def _load_code(workspaces: OpenWorkspaces, services: Services) -> None:
@@ -471,7 +476,7 @@ def serve_until_stopped(
     ready: Callable[[tuple[str, ...]], None],
 ) -> bool:
     """`run_server` on an event loop of its own."""
-    return run_on_loop(run_server(locations, env, listen=listen, idle_exit=idle_exit, ready=ready))
+    return asyncio.run(run_server(locations, env, listen=listen, idle_exit=idle_exit, ready=ready))
 
 
 def _listen_tcp(listen: ListenOptions) -> list[Listener]:

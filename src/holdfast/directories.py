@@ -74,9 +74,9 @@ def _home(env: Mapping[str, str], *, uid: int) -> str:
 
 def _short_runtime_directory(runtime: str, uid: int) -> str:
     """Return a directory with a short enough socket path. Client and server compute the same one."""
-    import hashlib
+    from holdfast.digests import sha256_hex
 
-    digest = hashlib.sha256(os.fsencode(runtime)).hexdigest()[:16]
+    digest = sha256_hex(os.fsencode(runtime))[:16]
     return f"/tmp/holdfast-{uid}-{digest}"
 
 

@@ -45,6 +45,13 @@ class Ids:
         return f"{prefix}_{_time_start(millis >> 10)}{_PAIRS[millis & 1023]}{random}"
 
 
+def new_token(count: int) -> str:
+    """A secret of so many random bytes, as letters, digits, ``-`` and ``_``."""
+    from base64 import urlsafe_b64encode  # not above: few processes make a token
+
+    return urlsafe_b64encode(os.urandom(count)).rstrip(b"=").decode("ascii")
+
+
 def is_valid_client_id(text: str) -> bool:
     """Whether a client may use this id: 1 to 128 characters that are safe in paths, URLs and logs."""
     return 0 < len(text) <= _LONGEST_ID and text[0] in _ID_START and _ID_CHARS.issuperset(text)

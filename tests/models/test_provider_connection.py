@@ -215,13 +215,12 @@ async def test_an_address_that_is_dead_does_not_hide_the_next_one(monkeypatch: p
 
 def test_a_connection_needs_no_codec_for_international_names() -> None:
     program = """
-import socket, sys
+import asyncio, socket, sys
 from holdfast.models.tcp_connect import open_socket
-from holdfast.server.server_process import run_on_loop
 with socket.create_server(("127.0.0.1", 0)) as listening:
     port = listening.getsockname()[1]
     for host in ("127.0.0.1", "localhost"):
-        run_on_loop(open_socket(host, port)).close()
+        asyncio.run(open_socket(host, port)).close()
 print("encodings.idna" in sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The main operations on asyncio's loop and on uvloop, over the socket and over TCP."""
+"""The main operations on asyncio's loop, which the server uses, and on uvloop, over the socket and over TCP."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from holdfast.server import ServerLimits, loop_factory
+from holdfast.server import ServerLimits
 from holdfast.testing import Answer, Gate, Say
 from tests.support.running_server import answering, run_server, until
 
@@ -24,10 +24,6 @@ def run(request: pytest.FixtureRequest) -> Run:
             runner.run(work)
 
     return run_on_loop
-
-
-def test_uvloop_is_used_if_it_is_installed() -> None:
-    assert loop_factory() is uvloop.new_event_loop
 
 
 @pytest.mark.promise("R1", "E2", "E3", "C3")

@@ -154,10 +154,9 @@ def test_a_server_that_serves_no_page_imports_nothing_for_it() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only the C library of Linux has a heap for each thread")
 def test_all_threads_of_a_server_allocate_from_one_heap(holdfast_home: Path) -> None:
     program = (
-        "import ctypes, os, signal, sys, threading\n"
+        "import asyncio, ctypes, os, signal, sys, threading\n"
         "from holdfast.app import run_server\n"
         "from holdfast.locations import Locations\n"
-        "from holdfast.server import run_on_loop\n"
         "library = ctypes.CDLL(None)\n"
         "library.malloc.restype = library.fopen.restype = ctypes.c_void_p\n"
         "def list_heaps(addresses=()):\n"
@@ -171,7 +170,7 @@ def test_all_threads_of_a_server_allocate_from_one_heap(holdfast_home: Path) -> 
         "    library.fflush(output)\n"
         "    if addresses: os.kill(os.getpid(), signal.SIGTERM)\n"
         "if 'serve' in sys.argv:\n"
-        "    run_on_loop(run_server(Locations.from_env(os.environ), os.environ, ready=list_heaps))\n"
+        "    asyncio.run(run_server(Locations.from_env(os.environ), os.environ, ready=list_heaps))\n"
         "else:\n"
         "    list_heaps()\n"
     )

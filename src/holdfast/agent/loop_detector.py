@@ -7,11 +7,11 @@ first, and the run ends only if it goes on (`R12`).
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import deque
 from collections.abc import Sequence
 
+from holdfast.digests import sha256_hex
 from holdfast.schema.base import Value, encode
 from holdfast.schema.messages import ToolCall, ToolResult
 
@@ -64,4 +64,4 @@ def _polls(call: ToolCall) -> bool:
 def _digest(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
     by_call = {result.call_id: (result.status, result.text) for result in results}
     step = [(call.name, call.arguments, call.malformed, by_call.get(call.id)) for call in calls]
-    return hashlib.sha256(encode(step)).hexdigest()
+    return sha256_hex(encode(step))

@@ -7,10 +7,10 @@ after a restart or by another server.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
 from holdfast.agent.system_prompt import Instructions
+from holdfast.digests import sha256_hex
 from holdfast.schema.base import Value
 from holdfast.schema.sessions import Job, Todo
 
@@ -116,7 +116,7 @@ def _files(files: Sequence[ChangedFile], known: Mapping[str, str], facts: dict[s
 def _instructions(files: Sequence[Instructions], known: Mapping[str, str], facts: dict[str, str]) -> list[str]:
     blocks: list[str] = []
     for file in files:
-        subject, digest = f"nested:{file.path}", hashlib.sha256(file.text.encode()).hexdigest()[:16]
+        subject, digest = f"nested:{file.path}", sha256_hex(file.text.encode())[:16]
         if known.get(subject) == digest:
             continue
         facts[subject] = digest

@@ -7,12 +7,12 @@ prompt stays as it is, so that the provider's cache stays valid.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 from holdfast.agent.model_families import Family, family_of, is_small
 from holdfast.agent.prompts import read_prompt
 from holdfast.config.agent_types import AgentType
+from holdfast.digests import sha256_hex
 from holdfast.models.protocol import ModelInfo
 from holdfast.schema.base import Value
 from holdfast.schema.messages import Context, Message
@@ -294,4 +294,4 @@ def _gathered_facts(gathered: PromptContext) -> dict[str, str]:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return sha256_hex(text.encode())[:16]

@@ -7,12 +7,12 @@ and run: with several, nothing says in which of them the user works.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import ToolError
 from holdfast.extend.client_calls import ClientCalls
 from holdfast.schema.base import to_builtins
@@ -131,7 +131,7 @@ class AttachedEditors:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(plain_text(text).encode("utf-8", "replace")).hexdigest()[:32]
+    return sha256_hex(plain_text(text).encode("utf-8", "replace"))[:32]
 
 
 def _read_end(text: str) -> EditorCommandEnd:

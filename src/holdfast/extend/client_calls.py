@@ -12,13 +12,13 @@ result of the call, also if a cancel follows at once. A result that comes too la
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import Conflict, Forbidden, NotFound, ToolError
 from holdfast.schema.base import Value, encode, to_builtins
 from holdfast.schema.client_tools import ClientCall, ClientCallState, ClientResult, ClientTool, ClientTools
@@ -58,7 +58,7 @@ class _OpenCall:
         self.closed: asyncio.Future[ClientResult | str] = asyncio.get_running_loop().create_future()
         """The result, or why there is none."""
         self.state: ClientCallState = "cancelled"
-        self.digest = b""
+        self.digest = ""
 
     def close(self, state: ClientCallState, value: ClientResult | str) -> bool:
         if self.closed.done():
@@ -88,7 +88,7 @@ class ClientCalls:
         self._expiring: dict[str, asyncio.TimerHandle] = {}
         """The clients with tools and without a stream."""
         self._open: dict[str, _OpenCall] = {}
-        self._closed: OrderedDict[str, tuple[ClientCall, bytes]] = OrderedDict()
+        self._closed: OrderedDict[str, tuple[ClientCall, str]] = OrderedDict()
 
     def attach(self, session_id: str, tools: Sequence[ClientTool], *, client_id: str, client: str) -> ClientTools:
         """Replace the tools of a client in a session. Open calls of tools that it removes end with an error."""
@@ -219,7 +219,7 @@ class ClientCalls:
         if waiting is not None:
             if waiting.call.client_id != client_id:
                 raise Forbidden(f"call {client_call_id!r} is for another client; only that client can answer it")
-            digest = hashlib.sha256(encode(result)).digest()
+            digest = sha256_hex(encode(result))
             if waiting.close("answered", result):
                 waiting.digest = digest
             elif waiting.digest != digest:
@@ -228,7 +228,7 @@ class ClientCalls:
         if client_call_id not in self._closed:
             raise NotFound(f"there is no call {client_call_id!r}", code="call_not_found")
         closed, digest = self._closed[client_call_id]
-        if closed.client_id == client_id and digest == hashlib.sha256(encode(result)).digest():
+        if closed.client_id == client_id and digest == sha256_hex(encode(result)):
             return closed
         raise _closed_error(closed)
 

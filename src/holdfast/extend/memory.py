@@ -6,12 +6,12 @@ hand. They are told to the model like instruction files. Every function blocks.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import BadRequest
 from holdfast.files import FileTooLarge, NotRegularFile, Repository, read_limited, write_atomic
 from holdfast.schema.base import repair_text
@@ -41,7 +41,7 @@ def memory_files(memory_dir: Path, directory: Path) -> MemoryFiles:
 def memory_files_of(memory_dir: Path, root: Path) -> MemoryFiles:
     """``root``: that of a repository, without links."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name).strip("-.")[:_MAX_NAME] or "project"
-    digest = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    digest = sha256_hex(str(root).encode("utf-8", "surrogateescape"))[:12]
     return MemoryFiles(memory_dir / "user.md", memory_dir / f"{name}-{digest}.md")
 
 

@@ -1,12 +1,13 @@
 """Connects to a host that may have several addresses, of which some may be dead.
 
-Hosts are ASCII, and go to the event loop as bytes: for a text it would import the codec of international names, which
-only TLS needs.
+Hosts are ASCII. The codec of international names, which only TLS needs, is not imported.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections import deque
 from ipaddress import ip_address
@@ -64,8 +65,24 @@ async def _connect_socket(family: int, address: Any) -> socket.socket:
     try:
         opened.setblocking(False)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(opened, (address[0].encode("ascii"), *address[1:]))
+        await _connect(opened, address)
     except BaseException:
         opened.close()
         raise
     return opened
+
+
+async def _connect(opened: socket.socket, address: Any) -> None:
+    """As `loop.sock_connect`, which would import the codec of international names."""
+    error = opened.connect_ex(address)
+    if error in (errno.EINPROGRESS, errno.EINTR):
+        loop = asyncio.get_running_loop()
+        is_ready = asyncio.Event()
+        loop.add_writer(opened, is_ready.set)
+        try:
+            await is_ready.wait()
+        finally:
+            loop.remove_writer(opened)
+        error = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))

@@ -25,9 +25,7 @@ from holdfast.server.server_parts import ServerLimits, ServerParts
 from holdfast.server.server_process import (
     adopt_orphans,
     hide_process,
-    loop_factory,
     raise_descriptor_limit,
-    run_on_loop,
     share_heap,
 )
 
@@ -45,12 +43,10 @@ __all__ = [
     "listen_tcp",
     "listen_unix",
     "log_to_file",
-    "loop_factory",
     "make_app",
     "parse_listen",
     "raise_descriptor_limit",
     "read_token_file",
-    "run_on_loop",
     "serve",
     "share_heap",
 ]

@@ -6,15 +6,16 @@ Pages of other sites and the agent's own commands are refused. Files of the web 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 import stat
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.digests import are_equal_secrets
 from holdfast.errors import BadRequest, ConfigError, Conflict, Forbidden, Unauthorized
 from holdfast.files import write_atomic
+from holdfast.ids import new_token
 from holdfast.schema.base import Value
 from holdfast.schema.devices import Device
 from holdfast.server.device_cookie import browser_token
@@ -98,7 +99,7 @@ class AccessControl:
         return path in self._public_paths or (self._is_page is not None and await self._is_page(path))
 
     def _is_owner(self, headers: Mapping[bytes, bytes]) -> bool:
-        return self._token is not None and hmac.compare_digest(_bearer(headers), self._token)
+        return self._token is not None and are_equal_secrets(_bearer(headers), self._token)
 
     async def _device(self, method: str, headers: Mapping[bytes, bytes]) -> Device | None:
         """The device whose token the request has: as a bearer token, or as the cookie and the key of our own page."""
@@ -211,9 +212,7 @@ def read_token_file(path: Path) -> str:
         raise ConfigError(f"cannot read the token file {str(path)!r}: {error.strerror}") from None
     if len(token) >= MIN_TOKEN_LENGTH:
         return check_token(token)
-    import secrets  # not above: few servers make a token
-
-    token = secrets.token_urlsafe(32)
+    token = new_token(32)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(path, f"{token}\n".encode(), mode=0o600)

@@ -1,35 +1,15 @@
-"""The process of a server: its event loop, and its protection from other processes of the same user."""
+"""The process of a server: its limits and its heap, and its protection from other processes of the same user."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
 
 from holdfast.files import initial_descriptor_limit
-
-T = TypeVar("T")
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _M_ARENA_MAX = -8
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop if it is installed; ``None`` means asyncio's own loop."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
-def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on the loop of `loop_factory`."""
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(work)
 
 
 def hide_process() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import ConfigError
 from holdfast.server.application import make_app
 from holdfast.server.auth import TcpAccess
@@ -17,6 +17,9 @@ from holdfast.server.http.http_server import HttpServer
 from holdfast.server.listeners import TcpAddress, TcpListener, listen_tcp
 from holdfast.server.server_parts import ServerParts
 from holdfast.services.web_service import OpenWebListener, WebListen
+
+if TYPE_CHECKING:
+    import ssl
 
 _logger = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ class WebListeners:
 
 
 def _load_certificate(certificate: str, key: str) -> tuple[ssl.SSLContext, str]:
+    import ssl
+
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     try:
@@ -72,7 +77,7 @@ def _load_certificate(certificate: str, key: str) -> tuple[ssl.SSLContext, str]:
             f"the certificate {certificate!r} with the key {key!r} cannot be used: {error}; "
             "both must be PEM files, and the key must not have a password"
         ) from None
-    digest = hashlib.sha256(der).hexdigest().upper()
+    digest = sha256_hex(der).upper()
     return context, ":".join(digest[start : start + 2] for start in range(0, len(digest), 2))
 
 

@@ -135,7 +135,9 @@ class Services:
 
     def load(self) -> None:
         """Import and make all. Blocks."""
-        import secrets  # noqa: F401 - the first new token or code uses it
+        import random  # noqa: F401 - the first new code uses it
+
+        from holdfast.services import session_export  # noqa: F401 - the first export uses it
 
         _ = (self.settings, self.client_tools, self.memory, self.extensions, self.language_servers, self.mcp)
 

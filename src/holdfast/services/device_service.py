@@ -7,7 +7,6 @@ nothing here.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +14,10 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import CommitRefused, Forbidden, NotFound
 from holdfast.events import Hub
-from holdfast.ids import Clock, Ids, rfc3339
+from holdfast.ids import Clock, Ids, new_token, rfc3339
 from holdfast.schema.api.response_bodies import PageView, PairingCodeView
 from holdfast.schema.devices import AccessScope, Device
 from holdfast.schema.events import ConfigChanged, DeviceChanged, PairingFailed
@@ -152,9 +152,7 @@ class DeviceService:
         return PairedDevice(record.device, token)
 
     def _new_token(self, name: str, scope: AccessScope, *, person: str | None) -> tuple[str, TokenRecord]:
-        import secrets  # not above: few servers make a token
-
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        token = new_token(_TOKEN_BYTES)
         now = rfc3339(self._clock())
         return token, TokenRecord(_digest(token), Device(self._ids.new("dev"), name, scope, now, now, person=person))
 
@@ -253,7 +251,7 @@ class DeviceService:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return sha256_hex(text.encode("utf-8", "surrogateescape"))
 
 
 def _clean_name(name: str) -> str:

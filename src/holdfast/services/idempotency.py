@@ -8,10 +8,10 @@ answer leaves the key unused. Runs do not depend on this: they are known by thei
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import CommitRefused, Conflict, HoldfastError
 from holdfast.ids import is_valid_client_id
 from holdfast.schema.base import Value, encode
@@ -83,7 +83,7 @@ class IdempotencyKeys:
 
 def run_id_of_key(key: str) -> str:
     """The id of a run that was started with a key and without an id of its own."""
-    return key if is_valid_client_id(key) else f"run_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+    return key if is_valid_client_id(key) else f"run_{sha256_hex(key.encode())[:32]}"
 
 
 def _reused(key: str) -> Conflict:

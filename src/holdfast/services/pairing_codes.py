@@ -6,12 +6,12 @@ counts against the server. So a code can be guessed neither by one peer nor by m
 
 from __future__ import annotations
 
-import hmac
 from collections import deque
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from holdfast.digests import are_equal_secrets
 from holdfast.errors import Forbidden, TooMany
 from holdfast.schema.base import Value
 from holdfast.schema.devices import AccessScope
@@ -49,9 +49,9 @@ class OpenCode(Value, frozen=True):
 
 
 def _choose(alphabet: str) -> str:
-    import secrets  # not above: few servers make a code
+    from random import SystemRandom  # not above: few servers make a code
 
-    return secrets.choice(alphabet)
+    return SystemRandom().choice(alphabet)
 
 
 class PairingCodes:
@@ -83,7 +83,7 @@ class PairingCodes:
             )
         given = text.upper().translate(_SIMILAR)
         code = self._open.get(given[:_PUBLIC_CHARS])
-        if code is not None and hmac.compare_digest(given[_PUBLIC_CHARS:].encode(), code.secret.encode()):
+        if code is not None and are_equal_secrets(given[_PUBLIC_CHARS:].encode(), code.secret.encode()):
             return self._open.pop(code.public)
         self._failed_at.append(self._now())
         if code is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
@@ -11,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.config.agent_types import MAIN_AGENT
+from holdfast.digests import sha256_hex
 from holdfast.errors import BadRequest, Conflict, NotFound, ServerStopping, WorkspaceClosing
 from holdfast.events import Hub
 from holdfast.runs import Engine
@@ -252,7 +252,7 @@ def body_hash(kind: RunKind, body: RequestBody) -> str:
     """
     if isinstance(body, PromptBody | ShellBody):
         body = replace(body, environment=None)
-    return hashlib.sha256(kind.encode() + b"\n" + _canonical_json.encode(body)).hexdigest()
+    return sha256_hex(kind.encode() + b"\n" + _canonical_json.encode(body))
 
 
 def _with_id(request: RunRequest, key: str | None) -> RunRequest:

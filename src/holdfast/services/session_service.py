@@ -19,7 +19,6 @@ from holdfast.schema.runs import Receipt
 from holdfast.schema.sessions import SearchHit, Session, UndoPreview
 from holdfast.services.api_values import page_position, page_view
 from holdfast.services.presence import Presence
-from holdfast.services.session_export import export_markdown, read_messages, read_runs
 from holdfast.services.workspace_reach import WorkspaceReach
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.store import Batch
@@ -129,6 +128,8 @@ class SessionService:
 
     async def fork(self, session_id: str, *, message_id: str | None = None) -> Session:
         """Create a session with the messages up to and including one, or all, in one commit. Files do not change."""
+        from holdfast.services.session_export import read_messages
+
         source = await self._store.session(session_id)
         if message_id is None and source.busy:
             raise Conflict("the session is busy; name the message to fork from, or wait", code="session_busy")
@@ -179,12 +180,16 @@ class SessionService:
             await (await self._open_workspaces.live(workspace_id)).recover_commands()
 
     async def export(self, session_id: str) -> SessionExport:
+        from holdfast.services.session_export import read_messages, read_runs
+
         session = await self._store.session(session_id)
         runs = await read_runs(self._store, session_id)
         messages = [public_message(message) async for message in read_messages(self._store, session_id)]
         return SessionExport(session, runs, tuple(messages))
 
     async def export_markdown(self, session_id: str) -> str:
+        from holdfast.services.session_export import export_markdown
+
         return await export_markdown(self._store, session_id)
 
     async def search(

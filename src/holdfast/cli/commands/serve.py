@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.exit_status import CommandError, Exit
+from holdfast.late_tls import import_asyncio
 from holdfast.locations import Locations
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    import_asyncio()
     from holdfast.app import ListenOptions, serve_until_stopped
     from holdfast.errors import ConfigError, StoreLocked
 

@@ -6,7 +6,6 @@ one of a project, never gets the tokens.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.config import Secret
+from holdfast.digests import sha256_hex
 
 
 class SecretFile(Protocol):
@@ -46,7 +46,7 @@ class LoginStore:
 
     def __init__(self, secrets: SecretFile, *, name: str, url: str) -> None:
         self._secrets = secrets
-        self._key = f"mcp.{name}.{hashlib.sha256(url.encode()).hexdigest()[:12]}"
+        self._key = f"mcp.{name}.{sha256_hex(url.encode())[:12]}"
         self.login = StoredLogin()
 
     async def load(self) -> StoredLogin:

@@ -6,7 +6,6 @@ and are objects, descriptions are plain text of bounded length.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.digests import sha256_hex
 from holdfast.schema.base import MAX_DEPTH, Value, is_nested_deeper, repair_text
 
 MAX_NAME = 64
@@ -123,7 +123,7 @@ def shown_name(name: str) -> str:
 
 
 def _shortened(name: str, whole: str) -> str:
-    digest = hashlib.sha256(repair_text(whole).encode()).hexdigest()[:6]
+    digest = sha256_hex(repair_text(whole).encode())[:6]
     return f"{name[: MAX_NAME - 7]}_{digest}"
 
 
@@ -140,7 +140,7 @@ def _definition(name: str, server: str, tool: str, item: dict[str, Any]) -> McpT
         description=clean_text(description if isinstance(description, str) else "", limit=_MAX_DESCRIPTION),
         parameters=usable_schema(schema),
         is_reading=hints.get("readOnlyHint") is True and hints.get("destructiveHint") is not True,
-        digest=hashlib.sha256(said).hexdigest()[:8],
+        digest=sha256_hex(said)[:8],
     )
 
 

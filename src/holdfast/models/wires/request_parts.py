@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from holdfast.digests import sha256_hex
 from holdfast.models.wires.protocol import Target
 from holdfast.schema.messages import File, Message, Part, Text, ToolCall, ToolResult
 
@@ -133,7 +133,7 @@ def is_strict_schema(schema: Any) -> bool:
 def _own_id(call_id: str, *, short: bool) -> str:
     if not short and _SAFE_ID.fullmatch(call_id):
         return call_id
-    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[: 9 if short else 32]
+    return sha256_hex(call_id.encode("utf-8", "replace"))[: 9 if short else 32]
 
 
 def _file_piece(file: File, *, images: bool) -> Piece:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -11,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import BadRequest, TooLarge
 from holdfast.schema.base import repair_text
 from holdfast.schema.validation_errors import invalid_value
@@ -120,11 +120,8 @@ def read_key(value: bytes | None) -> str | None:
 
 def request_hash(method: str, path: str, query: bytes, body: bytes) -> str:
     """A hash of a request with an idempotency key. It is stored."""
-    digest = hashlib.sha256()
-    for piece in (method.encode(), path.encode("utf-8", "surrogateescape"), query, body):
-        digest.update(b"%d:" % len(piece))
-        digest.update(piece)
-    return digest.hexdigest()
+    pieces = (method.encode(), path.encode("utf-8", "surrogateescape"), query, body)
+    return sha256_hex(b"".join(b"%d:%b" % (len(piece), piece) for piece in pieces))
 
 
 class QueryReader(Generic[S]):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from typing import TYPE_CHECKING, Final
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import MethodNotAllowed, NotFound
 from holdfast.schema.base import Value
 from holdfast.server.http.request_parsing import HEADERS, Receive
@@ -111,7 +111,7 @@ def _load(path: str, source: Traversable) -> StaticFile:
 
     content = source.read_bytes()
     ending = source.name.rpartition(".")[2]
-    etag = b'"%b"' % hashlib.sha256(content).hexdigest()[:24].encode()
+    etag = b'"%b"' % sha256_hex(content)[:24].encode()
     caching = b"public, max-age=31536000, immutable" if path.startswith(_ASSETS) else b"no-cache"
     compressed = gzip.compress(content, 9, mtime=0) if ending in _TEXTS else content
     headers = (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
+from holdfast.digests import sha256_hex
 from holdfast.schema.base import LateDecoder
 from holdfast.store.rows.sql import Sql
 from holdfast.store.rows.transaction import Transaction
@@ -17,7 +16,7 @@ _canonical_json = msgspec.json.Encoder(order="sorted")
 def put(tx: Transaction, environment: dict[str, str]) -> str:
     """Store the variables. Returns what the row of a run names them by."""
     body = _canonical_json.encode(environment)
-    digest = hashlib.sha256(body).hexdigest()
+    digest = sha256_hex(body)
     tx.sql.execute("INSERT INTO environments (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, body))
     return digest
 

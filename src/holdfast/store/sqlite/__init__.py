@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.store.sqlite.daily_backups import back_up_daily
 from holdfast.store.sqlite.sqlite_store import SqliteStore, open_store
 
-__all__ = ["SqliteStore", "back_up_daily", "open_store"]
+__all__ = ["SqliteStore", "open_store"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
+from holdfast.digests import sha256_hex
 from holdfast.errors import ToolError
 from holdfast.files import FileTooLarge, NotRegularFile, read_limited
 from holdfast.tools.files.held_directory import open_without_links
@@ -76,7 +76,7 @@ def similar_paths(path: Path) -> tuple[Path, ...]:
 
 def content_hash(data: bytes | None) -> str:
     """Return the hash of a content; None means that the file does not exist."""
-    return ABSENT if data is None else hashlib.sha256(data).hexdigest()
+    return ABSENT if data is None else sha256_hex(data)
 
 
 def link_hash(target: str) -> str:

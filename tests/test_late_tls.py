@@ -1,0 +1,78 @@
+"""asyncio works without ssl, and with it as soon as something uses TLS."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast.cli.web_certificate import own_certificate
+
+PROGRAM = """
+import sys
+from holdfast.late_tls import import_asyncio
+
+import_asyncio()
+import asyncio, socket
+
+
+async def exchange(tls_of_server, tls_of_client):
+    async def answer(reader, writer):
+        writer.write((await reader.readline()).upper())
+        writer.close()
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    async with await asyncio.start_server(answer, sock=listening, ssl=tls_of_server) as server:
+        address = server.sockets[0].getsockname()
+        connected = socket.create_connection(address)
+        connected.setblocking(False)
+        name = "127.0.0.1" if tls_of_client else None
+        reader, writer = await asyncio.open_connection(sock=connected, ssl=tls_of_client, server_hostname=name)
+        writer.write(b"hello\\n")
+        text = await reader.read()
+        writer.close()
+    return text.decode().strip()
+
+
+def is_loaded():
+    return [name for name in ("ssl", "_ssl", "asyncio.sslproto") if name in sys.modules]
+
+
+print(asyncio.run(exchange(None, None)), is_loaded())
+import ssl
+
+context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+print(asyncio.run(exchange(context, ssl.create_default_context(cafile=sys.argv[1]))), is_loaded())
+import asyncio.sslproto
+from asyncio import base_events
+print(base_events.sslproto.SSLProtocol is asyncio.sslproto.SSLProtocol, base_events.ssl.SSLSocket is ssl.SSLSocket)
+with socket.socket() as plain:
+    wrapped = ssl.create_default_context().wrap_socket(plain, server_hostname="x", do_handshake_on_connect=False)
+    try:
+        asyncio.run(asyncio.start_server(print, sock=wrapped))
+    except TypeError as error:
+        print(error)
+"""
+
+
+def test_tls_is_loaded_when_it_is_used(tmp_path: Path) -> None:
+    made = own_certificate(tmp_path, "127.0.0.1")
+    command = [sys.executable, "-c", PROGRAM, made.certificate, made.key]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == [
+        "HELLO []",
+        "HELLO ['ssl', '_ssl', 'asyncio.sslproto']",
+        "True True",
+        "Socket cannot be of type SSLSocket",
+    ], ran.stderr
+
+
+def test_modules_that_are_already_imported_stay_as_they_are() -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from holdfast.late_tls import StandIn, import_asyncio\n"
+        "import_asyncio()\n"
+        "print([name for name, module in sys.modules.items() if isinstance(module, StandIn)])\n"
+        "print(isinstance(asyncio.base_events.ssl, StandIn))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\nFalse\n"
