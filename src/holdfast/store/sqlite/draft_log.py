@@ -1,10 +1,10 @@
 """The draft log: a file beside the database to which the text of open messages is appended.
 
-The store collects what was streamed for `COLLECT_SECONDS`, so that a short answer, which is stored by then, wakes no
-thread. A thread appends the rest after `APPEND_SECONDS`, in one write that waits for no disk: it survives a killed
-process. Every `SYNC_SECONDS` it is flushed to the disk, for a power failure, by a thread of its own: a slow disk must
-not delay what is appended meanwhile. The cost does not grow with the length of a message. When no message is open the
-file is emptied. The next start reads what is left in it.
+The store collects the first text of an answer for `COLLECT_SECONDS`, so that a short one, which is stored by then,
+wakes no thread. A thread appends what was streamed within `APPEND_SECONDS`, in one write that waits for no disk: it
+survives a killed process. Every `SYNC_SECONDS` it is flushed to the disk, for a power failure, by a thread of its own:
+a slow disk must not delay what is appended meanwhile. The cost does not grow with the length of a message. When no
+message is open the file is emptied. The next start reads what is left in it.
 
 A record is one line of JSON. A line that is cut off or damaged is left out; the offsets of the lines after it show the
 gap. If the disk is full, the thread tries again with everything since the last good line.
@@ -29,7 +29,8 @@ from holdfast.schema.base import LateDecoder, encode
 from holdfast.store.open_drafts import DraftPiece, joined_pieces
 
 COLLECT_SECONDS = 0.01
-APPEND_SECONDS = 0.01
+APPEND_SECONDS = 0.02
+_FIRST_SECONDS = APPEND_SECONDS - COLLECT_SECONDS
 SYNC_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 _COMPACT_BYTES = 4 << 20
@@ -87,12 +88,12 @@ class DraftLog:
         self._appended = 0
         """Code points in the file, about its size."""
         self._rewrite_at = _COMPACT_BYTES
-        self._has_pieces = _size_of(path) > 0
+        self.has_pieces = _size_of(path) > 0
         """Whether there may be something to forget."""
 
     def append(self, piece: DraftPiece) -> None:
         self._appended += len(piece.text)
-        self._has_pieces = True
+        self.has_pieces = True
         self._submit(piece)
 
     @property
@@ -108,8 +109,8 @@ class DraftLog:
 
     def clear(self) -> None:
         """Forget everything: no message is open."""
-        if self._has_pieces:
-            self._appended, self._rewrite_at, self._has_pieces = 0, _COMPACT_BYTES, False
+        if self.has_pieces:
+            self._appended, self._rewrite_at, self.has_pieces = 0, _COMPACT_BYTES, False
             self._submit(_Clear())
 
     def close(self) -> None:
@@ -197,10 +198,16 @@ class _Writer:
         self._pieces: list[DraftPiece] = []
         """Taken, but not written."""
         self._unsynced_since: float | None = None
-        self.delay = APPEND_SECONDS
-        """How long to collect pieces before the next write."""
+        self._failed = False
         self._must_clear = False
         self._flusher = _Flusher(path)
+
+    @property
+    def delay(self) -> float:
+        """How long to collect pieces before the next write. The first ones have waited for `COLLECT_SECONDS`."""
+        if self._failed:
+            return _RETRY_SECONDS
+        return APPEND_SECONDS if self._size else _FIRST_SECONDS
 
     def take(self, work: DraftPiece | _Clear | _Replace) -> None:
         match work:
@@ -221,11 +228,11 @@ class _Writer:
             if self._pieces:
                 self._append(self._open(), _lines(self._pieces))
                 self._pieces.clear()
-            self.delay = APPEND_SECONDS
+            self._failed = False
         except OSError as error:
-            if self.delay == APPEND_SECONDS:
+            if not self._failed:
                 _logger.warning("the draft log %s cannot be written: %s; retrying", self._path, error)
-            self.delay = _RETRY_SECONDS
+            self._failed = True
         if self._unsynced_since is not None and self.seconds_to_sync() == 0:
             self.sync()
 

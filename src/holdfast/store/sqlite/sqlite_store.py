@@ -115,15 +115,19 @@ class SqliteStore(LedgerReads):
             self._new_drafts.append(
                 self._drafts.append(session_id, message_id, part, text, attempt=attempt, is_reasoning=is_reasoning)
             )
-            if self._draft_timer is None:
+            if self._draft_log.has_pieces:
+                self._log_drafts()
+            elif self._draft_timer is None:
                 self._draft_timer = self._loop.call_later(draft_log.COLLECT_SECONDS, self._log_drafts)
 
     def _log_drafts(self) -> None:
         """Hand over what was collected."""
-        self._draft_timer = None
-        pieces, self._new_drafts = self._new_drafts, []
-        for piece in pieces:
+        if self._draft_timer is not None:
+            self._draft_timer.cancel()
+            self._draft_timer = None
+        for piece in self._new_drafts:
             self._draft_log.append(piece)
+        self._new_drafts.clear()
         if self._draft_log.is_long:
             self._draft_log.replace(piece for draft in self._drafts.all().values() for piece in draft.pieces())
 
@@ -232,9 +236,7 @@ class SqliteStore(LedgerReads):
     async def close(self) -> None:
         if self._closing is None:
             self._riding.close()
-            if self._draft_timer is not None:
-                self._draft_timer.cancel()
-                self._log_drafts()
+            self._log_drafts()
             self._closing = asyncio.create_task(asyncio.to_thread(self._close), name="store:close")
         await asyncio.shield(self._closing)
 
