@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.files import (
     FileTooLarge,
+    FolderSearch,
     NotRegularFile,
     Repository,
-    existing_directories,
     file_identity,
     lock,
     open_directory,
@@ -180,5 +180,5 @@ def test_directories_are_found_also_behind_links_and_below_missing_parents(tmp_p
     (tmp_path / "one" / "file").touch()
     (tmp_path / "link").symlink_to("one")
     names = ("one/folder", "one/file", "one/none", "link/folder", "missing/folder", "one/file/folder", "one")
-    found = existing_directories(tmp_path / name for name in names)
-    assert found == {tmp_path / "one/folder", tmp_path / "link/folder", tmp_path / "one"}
+    search = FolderSearch(tmp_path / name for name in names)
+    assert search.existing() == {tmp_path / "one/folder", tmp_path / "link/folder", tmp_path / "one"}

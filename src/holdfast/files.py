@@ -186,18 +186,21 @@ class Repository(NamedTuple):
         return cls(root, Path(os.path.realpath(root)))
 
 
-def existing_directories(paths: Iterable[Path]) -> set[Path]:
-    """Return those that are directories. Many have the same parent, which does not exist: it is looked for once."""
-    parents: dict[str, bool] = {}
-    found = set()
-    for path in paths:
-        parent = os.path.dirname(path)
-        exists = parents.get(parent)
-        if exists is None:
-            exists = parents[parent] = os.path.isdir(parent)
-        if exists and os.path.isdir(path):
-            found.add(path)
-    return found
+class FolderSearch:
+    """Finds which of some folders exist. Many have the same parent, which does not exist: it is looked for once."""
+
+    def __init__(self, folders: Iterable[Path] = ()) -> None:
+        self._by_parent: dict[str, list[tuple[str, Path]]] = {}
+        for folder in folders:
+            path = os.fspath(folder)
+            self._by_parent.setdefault(os.path.dirname(path), []).append((path, folder))
+
+    def existing(self) -> set[Path]:
+        found: set[Path] = set()
+        for parent, folders in self._by_parent.items():
+            if os.path.isdir(parent):
+                found.update(folder for path, folder in folders if os.path.isdir(path))
+        return found
 
 
 def _read_all(path: Path, descriptor: int, *, limit: int) -> bytes:

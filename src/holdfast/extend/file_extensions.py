@@ -15,7 +15,7 @@ from holdfast.extend.command_files import CommandFile, command_name, read_comman
 from holdfast.extend.front_matter import MarkdownFiles, SourceFolder, find_files
 from holdfast.extend.skills import SkillFile, read_skills, skill_paths
 from holdfast.extend.source_folders import FileKind, project_folders, source_folders
-from holdfast.files import existing_directories, repository_root
+from holdfast.files import FolderSearch, repository_root
 from holdfast.locations import Locations
 from holdfast.schema.base import Value
 from holdfast.schema.extensions import ExtensionKind, ExtensionState, ExtensionStatus
@@ -88,6 +88,7 @@ class FileExtensions:
         self._folders_key: tuple[Path, bool] | None = None
         self._folders: dict[FileKind, tuple[SourceFolder, ...]] = {}
         self._project_folders: tuple[tuple[FileKind, Path], ...] = ()
+        self._search = self._project_search = FolderSearch()
         self.found = ExtensionFiles()
         """As they were when they were last read."""
 
@@ -114,14 +115,16 @@ class FileExtensions:
             self._project_folders = tuple(
                 (kind, folder.path) for kind in _KINDS for folder in project_folders(kind, self._directory)
             )
-        found = existing_directories(folder.path for folders in self._folders.values() for folder in folders)
+            self._search = FolderSearch(folder.path for folders in self._folders.values() for folder in folders)
+            self._project_search = FolderSearch(path for _, path in self._project_folders)
+        found = self._search.existing()
         return {
             kind: tuple(folder for folder in folders if folder.path in found) if found else ()
             for kind, folders in self._folders.items()
         }
 
     def _untrusted_folders(self) -> tuple[tuple[FileKind, str], ...]:
-        found = existing_directories(path for _, path in self._project_folders)
+        found = self._project_search.existing()
         return tuple((kind, str(path)) for kind, path in self._project_folders if path in found) if found else ()
 
     def find_untrusted(self, kind: FileKind) -> dict[str, str]:
