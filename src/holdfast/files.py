@@ -243,5 +243,5 @@ def programs_named(name: str, search_path: str) -> Iterator[str]:
     """
     for entry in search_path.split(os.pathsep):
         path = os.path.join(entry, name)
-        if os.path.isabs(entry) and os.path.isfile(path) and os.access(path, os.X_OK):
+        if os.path.isabs(entry) and os.access(path, os.X_OK) and os.path.isfile(path):
             yield path

@@ -44,7 +44,8 @@ class WorkspaceObserver:
         """The directories of files that calls named."""
         self._instructions: tuple[Instructions, ...] = ()
         """Of all entered directories. They are returned every time, because a compaction forgets what was told."""
-        self._looked_at = 0.0
+        self._looked_at = time.monotonic()
+        """When the files were looked at. A session whose turn begins without a look has read none yet."""
         self._ran_command = False
         """Whether the agent ran a command since the files were looked at."""
 

@@ -225,8 +225,31 @@ def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_cache_variable_cannot_make_the_home_writable(tmp_path: Path) -> None:
-    for value in ("/", str(tmp_path), str(tmp_path.parent), "relative"):
+    spelled = (f"{tmp_path}/", f"{tmp_path.parent}//{tmp_path.name}/.", f"{tmp_path}/cache/..")
+    for value in ("/", str(tmp_path), str(tmp_path.parent), "relative", *spelled):
         assert cache_directories({"HOME": str(tmp_path), "npm_config_cache": value, "PATH": "/nowhere"}) == ()
+
+
+def test_the_limits_name_what_exists_with_its_links_resolved(tmp_path: Path) -> None:
+    outside, temporary = tmp_path / "outside", tmp_path / "tmp"
+    for directory in (tmp_path / "real" / ".git", outside, temporary):
+        directory.mkdir(parents=True)
+    (tmp_path / "work").symlink_to("real")
+    (outside / "config").write_text("")
+    (tmp_path / "real" / ".git" / "config").symlink_to(outside / "config")
+    (tmp_path / "real" / ".git" / "hooks").symlink_to("nowhere")
+    (tmp_path / "real" / ".claude").symlink_to(".claude")
+    limits = sandbox_limits(
+        tmp_path / "work",
+        writes_workspace=True,
+        temporary=temporary,
+        hidden=(outside / ".." / "outside", tmp_path / "missing"),
+        extra=(tmp_path / "tmp" / "..", tmp_path / "real"),
+    )
+    assert limits.writable == (str(tmp_path / "real"), str(tmp_path))
+    assert limits.read_only == (str(outside / "config"),)
+    assert limits.hidden == (str(outside),)
+    assert limits.private_writable == (str(temporary),)
 
 
 async def test_too_many_open_files_choose_no_weaker_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:

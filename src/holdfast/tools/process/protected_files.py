@@ -96,7 +96,7 @@ class ProtectedFiles:
 class ProtectedState(NamedTuple):
     """The protected files before a command."""
 
-    roots: tuple[Path, ...]
+    roots: tuple[str, ...]
     files: dict[str, _FileState]
     generation: int
     restored: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ def _same(now: _FileState | None, before: _FileState) -> bool:
     return now.stamp == before.stamp or (now.content is not None and now[1:] == before[1:])
 
 
-def _walk(roots: tuple[Path, ...]) -> list[str]:
+def _walk(roots: tuple[str, ...]) -> list[str]:
     """Return the files and directories at and below these paths that exist. Links are not followed."""
     found: list[str] = []
     for root in roots:
@@ -119,7 +119,7 @@ def _walk(roots: tuple[Path, ...]) -> list[str]:
             break
         if not os.path.lexists(root):
             continue
-        found.append(str(root))
+        found.append(root)
         if os.path.isdir(root) and not os.path.islink(root):
             for directory, names, files in os.walk(root):
                 found += [os.path.join(directory, name) for name in (*names, *files)]

@@ -8,9 +8,10 @@ and hooks, Holdfast's project configuration, and Claude Code's settings, which m
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from holdfast.config.claude_files import PROJECT_HOOKS, PROJECT_SETTINGS
@@ -70,13 +71,14 @@ def sandbox_limits(
     network: bool = True,
 ) -> SandboxLimits:
     """Return the limits for a workspace as its files are now. Blocking: call it in a thread."""
-    roots = [workspace, *_outer_git_directories(workspace), *extra] if writes_workspace else []
+    roots: list[str | Path] = [workspace, *_outer_git_directories(workspace), *extra] if writes_workspace else []
+    existing = _ExistingPaths()
     return SandboxLimits(
-        writable=_existing(roots),
-        read_only=_existing(protected_paths(workspace)) if writes_workspace else (),
-        hidden=_existing(hidden),
-        visible=_existing(visible),
-        private_writable=_existing([temporary]),
+        writable=existing.of(roots),
+        read_only=existing.of(protected_paths(workspace)) if writes_workspace else (),
+        hidden=existing.of(hidden),
+        visible=existing.of(visible),
+        private_writable=existing.of([temporary]),
         network=network,
     )
 
@@ -93,7 +95,7 @@ def cache_directories(environment: Mapping[str, str]) -> tuple[Path, ...]:
     found: list[str] = []
     for variable, default, programs in _CACHES:
         path = environment.get(variable) or default.replace("~", home, 1)
-        if not home or not os.path.isabs(path) or Path(home).is_relative_to(path):
+        if not home or not os.path.isabs(path) or _is_below(os.path.normpath(home), (os.path.normpath(path),)):
             continue
         directories = [f"{path}/{part}" for part in _CARGO_DIRECTORIES] if variable == "CARGO_HOME" else [path]
         files = [f"{path}/{part}" for part in _CARGO_FILES] if variable == "CARGO_HOME" else []
@@ -116,32 +118,34 @@ def _make_missing(directories: list[str], files: list[str], *, home: Path) -> No
             Path(file).touch()
 
 
-def protected_paths(workspace: Path) -> tuple[Path, ...]:
+def protected_paths(workspace: Path) -> tuple[str, ...]:
     """Return the files and directories in the workspace from which programs are started later. They need not exist."""
-    found = [workspace / ".holdfast", *(workspace / name for name in (*PROJECT_SETTINGS, PROJECT_HOOKS))]
+    found = [os.path.join(workspace, name) for name in (".holdfast", *PROJECT_SETTINGS, PROJECT_HOOKS)]
     for git in _git_directories(workspace):
-        found += [git / name for name in _GIT_FILES]
+        found += [f"{git}/{name}" for name in _GIT_FILES]
         found += _nested_git_files(git)
     return tuple(found)
 
 
-def _git_directories(workspace: Path) -> list[Path]:
+def _git_directories(workspace: Path) -> list[str]:
     """The directories with git's files that commands in this workspace can write."""
-    git = workspace / ".git"
+    git = os.path.join(workspace, ".git")
     return [git] if _is_directory(git) else _outer_git_directories(workspace)
 
 
-def _outer_git_directories(workspace: Path) -> list[Path]:
+def _outer_git_directories(workspace: Path) -> list[str]:
     """The git directory of a workspace that is below a repository's root, or that is a linked work tree."""
-    if (workspace / ".git").is_symlink():
+    link = os.path.join(workspace, ".git")
+    if os.path.islink(link):
         return []
-    for parent in workspace.parents if not (workspace / ".git").exists() else ():
-        if _is_directory(parent / ".git") and (parent / ".git" / "HEAD").is_file():
-            return [parent / ".git"]
-    return _linked_work_tree(workspace / ".git")
+    for parent in workspace.parents if not os.path.exists(link) else ():
+        git = os.path.join(parent, ".git")
+        if _is_directory(git) and os.path.isfile(f"{git}/HEAD"):
+            return [git]
+    return _linked_work_tree(Path(link))
 
 
-def _linked_work_tree(link: Path) -> list[Path]:
+def _linked_work_tree(link: Path) -> list[str]:
     """Git's directory of a linked work tree. Its own files must point back, because commands can write the link."""
     try:
         if not stat.S_ISREG(link.lstat().st_mode):
@@ -151,28 +155,51 @@ def _linked_work_tree(link: Path) -> list[Path]:
             return []
     except (OSError, ValueError):
         return []
-    return [own.parent.parent]
+    return [str(own.parent.parent)]
 
 
-def _nested_git_files(git: Path) -> list[Path]:
+def _nested_git_files(git: str) -> list[str]:
     """Configurations and hooks of submodules and linked work trees."""
-    found: list[Path] = []
-    for directory in (git / "modules", git / "worktrees"):
+    found: list[str] = []
+    for directory in (f"{git}/modules", f"{git}/worktrees"):
         for path, directories, files in os.walk(directory):
             if "HEAD" in files:
-                found += [Path(path) / name for name in _GIT_FILES]
+                found += [f"{path}/{name}" for name in _GIT_FILES]
                 directories[:] = [name for name in directories if name == "modules"]
             if len(found) > _MAX_NESTED:
                 return found
     return found
 
 
-def _existing(paths: Iterator[Path] | tuple[Path, ...] | list[Path]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if path.exists()))
+class _ExistingPaths:
+    """Resolves the links of paths, the directory of several paths only once."""
+
+    def __init__(self) -> None:
+        self._directories: dict[str, str] = {}
+
+    def of(self, paths: Iterable[str | Path]) -> tuple[str, ...]:
+        """Return the paths that exist, with all links resolved, each once."""
+        found = (self._resolve(os.fspath(path)) for path in paths)
+        return tuple(dict.fromkeys(path for path in found if path is not None))
+
+    def _resolve(self, path: str) -> str | None:
+        """The path without links; None if it does not exist. Raises `OSError` if that cannot be known."""
+        try:
+            is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+        directory, name = os.path.split(path)
+        if is_link or name in ("", ".", ".."):
+            return os.path.realpath(path) if Path(path).exists() else None
+        if directory not in self._directories:
+            self._directories[directory] = os.path.realpath(directory)
+        return os.path.join(self._directories[directory], name)
 
 
-def _is_directory(path: Path) -> bool:
+def _is_directory(path: str) -> bool:
     try:
-        return stat.S_ISDIR(path.lstat().st_mode)
+        return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
         return False
