@@ -32,6 +32,11 @@ lane._cancel_session = lane._cancel_active
 import holdfast.runs.lane.decisions as lane
 lane._move = lambda draft, run, *, position: None
 """,
+    "replay-after-cuts": """
+from holdfast.events.recent_events import RecentEvents
+index_after = RecentEvents.index_after
+RecentEvents.index_after = lambda self, number: min(index_after(self, number) + 1, self.end)
+""",
     "approvals": """
 import holdfast.approvals.pending_approvals as pending
 pending._winner_or_conflict = lambda found, wanted: found
@@ -67,6 +72,33 @@ async def test_a_check_reports_a_server_that_breaks_its_promise(name: str) -> No
     assert states(result) == {name: "broken"}, result.checks[0].detail
     assert result.checks[0].detail
     assert not result.held
+
+
+async def test_one_round_tries_all_wires_and_prompts_on_both_sides_of_a_cancel() -> None:
+    result = await trial(checks("cancel-races", "exact-text")).run()
+    races, texts = result.checks
+    assert (races.state, texts.state) == ("held", "held"), (races.detail, texts.detail)
+    assert races.counts["covered"] >= 1
+    assert races.counts["not covered"] >= 1
+    assert texts.counts["prompts"] >= 4
+
+
+async def test_a_check_that_is_surprised_is_broken_and_the_others_go_on() -> None:
+    async def surprised(context: CheckContext) -> None:
+        raise KeyError("tool_calls")
+
+    async def late(context: CheckContext) -> None:
+        raise TimeoutError
+
+    found = [
+        Check("surprised", "a check", ("R1",), surprised),
+        Check("late", "a check", ("R1",), late),
+        *checks("queue-order"),
+    ]
+    result = await trial(found).run()
+    assert states(result) == {"surprised": "broken", "late": "broken", "queue-order": "held"}
+    assert result.checks[0].detail == "KeyError: 'tool_calls'"
+    assert result.checks[1].detail == "something that must happen did not, within 60 s"
 
 
 ROOM_IN_THE_LOG = """

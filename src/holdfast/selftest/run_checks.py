@@ -14,6 +14,9 @@ from holdfast.schema.runs import END_STATES, Accepted, Receipt, RunRequest
 from holdfast.selftest.check_context import CheckContext, all_runs
 from holdfast.testing import Answer, Hang, Say, text
 
+_RACE_SECONDS = 0.008
+"""Prompts and the cancel are sent within this time, in any order."""
+
 
 def hanging(shown: str) -> Answer:
     """Some text, then nothing more."""
@@ -67,6 +70,7 @@ async def _check_accepted(
 async def cancel_races(context: CheckContext) -> None:
     """A cancel and new prompts at the same moment: it covers all that came before it, and nothing that came later."""
     client, other = context.client(), context.client()
+    racers = [context.client() for _ in range(3)]
     for number in context.rounds():
         session_id = await context.new_session(client)
         tag, prompt = context.plan(hanging("working"))
@@ -74,9 +78,10 @@ async def cancel_races(context: CheckContext) -> None:
         if number % 2:
             await context.provider.wait_for_request(tag)
         before += [await context.start_short(client, session_id) for _ in range(2)]
-        cancelling = asyncio.create_task(_cancel(other, session_id, delay=context.random.random() * 0.003))
-        later = await asyncio.gather(*(context.start_short(client, session_id) for _ in range(3)))
+        cancelling = asyncio.create_task(_cancel(other, session_id, delay=context.random.random() * _RACE_SECONDS))
+        later = await asyncio.gather(*(_start_soon(context, racer, session_id) for racer in racers))
         receipt = await cancelling
+        later.append(await context.start_short(client, session_id))
         context.count("cancels")
         await _check_cancelled(context, client, receipt, [*before, *later])
 
@@ -136,6 +141,11 @@ async def one_end(context: CheckContext) -> None:
             context.expect(run.state in END_STATES, f"run {run.id} is {run.state} and nothing runs any more")
             context.expect(run.id in ends, f"run {run.id} ended {run.state} and the log has no end of it")
             context.count("runs with one end")
+
+
+async def _start_soon(context: CheckContext, client: AsyncClient, session_id: str) -> str:
+    await asyncio.sleep(context.random.random() * _RACE_SECONDS)
+    return await context.start_short(client, session_id)
 
 
 async def _cancel(client: AsyncClient, session_id: str, *, delay: float) -> Receipt:

@@ -20,9 +20,8 @@ from holdfast.schema.events import (
     Snapshot,
 )
 from holdfast.schema.messages import text_of
-from holdfast.schema.runs import Accepted
 from holdfast.selftest.check_context import WAIT_SECONDS, CheckContext
-from holdfast.testing import Answer, Gate, Say
+from holdfast.testing import WIRES, Answer, Gate, Say
 
 _LIVE = (Delta, Snapshot, RunProgress, CallRequested, CallClosed, ClientAttached, ClientDetached, Heartbeat, Hello)
 _LETTERS = 'abc äöü ß €  漢字 かな 한글 😀👩‍👩‍👧 مرحبا שלום é é ́ <b>&amp; \t\\ "quoted" \n'
@@ -30,7 +29,10 @@ _LETTERS = 'abc äöü ß €  漢字 かな 한글 😀👩‍👩‍👧 مر�
 
 
 async def replay_after_cuts(context: CheckContext) -> None:
-    """A reader whose connection is cut again and again gets the same events as one that is never cut."""
+    """Readers whose connection is cut again and again get the same events as one that listened from the beginning.
+
+    One of them comes when all is over and is cut after each event, so that it reads everything from the log.
+    """
     client = context.client()
     for number in context.rounds():
         session_id = await context.new_session(client)
@@ -38,15 +40,14 @@ async def replay_after_cuts(context: CheckContext) -> None:
         pieces = tuple(f"piece {n} " for n in range(200))
         _, prompt = context.plan(Answer(pieces=(Gate(gate), Say(deltas=pieces)), pace=0.001))
         cursor = (await client.session(session_id)).cursor
+        listening = asyncio.Event()
+        first = asyncio.create_task(_read(context, session_id, cursor, most=None, began=listening))
+        await asyncio.wait((first, asyncio.create_task(listening.wait())), return_when=asyncio.FIRST_COMPLETED)
         accepted = await context.start(client, session_id, context.request(prompt, wire=context.wire()))
-        readers = (
-            _read(context, accepted, cursor, cuts=False),
-            _read(context, accepted, cursor, cuts=True),
-            _read(context, accepted, cursor, cuts=True),
-        )
-        reading = [asyncio.create_task(reader) for reader in readers]
+        others = [asyncio.create_task(_read(context, session_id, cursor, most=60)) for _ in range(2)]
         context.provider.open(gate)
-        whole, *cut = await asyncio.gather(*reading)
+        whole, *cut = await asyncio.gather(first, *others)
+        cut.append(await _read(context, session_id, cursor, most=1))
         context.expect(len(set(whole)) == len(whole), "an event came twice")
         for events in cut:
             context.expect(events == whole, f"a reader with cuts got {len(events)} events, one without {len(whole)}")
@@ -55,23 +56,28 @@ async def replay_after_cuts(context: CheckContext) -> None:
         context.expect(shown == "".join(pieces), "the answer's text is not what the model sent")
 
 
-async def _read(context: CheckContext, accepted: Accepted, cursor: str, *, cuts: bool) -> list[str | None]:
-    """The cursors of the durable events up to the end of the run."""
+async def _read(
+    context: CheckContext, session_id: str, cursor: str, *, most: int | None, began: asyncio.Event | None = None
+) -> list[str | None]:
+    """The cursors of the durable events up to the end of the run. ``most``: cut after at most this many events."""
     found: list[str | None] = []
     client = context.client()
-    stream = client.events(session_id=accepted.run.session_id, after=cursor)
-    left = context.random.randrange(1, 60)
+    stream = client.events(session_id=session_id, after=cursor)
+    left = context.random.randint(1, most) if most else 0
     async with asyncio.timeout(WAIT_SECONDS):
         async for event in stream:
-            if not isinstance(event, _LIVE):
+            if began is not None:
+                began.set()
+            is_live = isinstance(event, _LIVE)
+            if not is_live:
                 found.append(stream.cursor)
-            if isinstance(event, RunFinished) and event.run.id == accepted.run.id:
+            if isinstance(event, RunFinished):
                 break
-            left -= 1
-            if cuts and left <= 0:
+            left -= most != 1 or not is_live  # a stream of which nothing is kept would begin again for ever
+            if most and left <= 0:
                 await stream.aclose()  # iterating again connects at the cursor
                 context.count("cuts")
-                left = context.random.randrange(1, 60)
+                left = context.random.randint(1, most)
     await stream.aclose()
     return found
 
@@ -79,7 +85,7 @@ async def _read(context: CheckContext, accepted: Accepted, cursor: str, *, cuts:
 async def exact_text(context: CheckContext) -> None:
     """Text of all scripts, cut at any byte on all four wires, is shown and stored letter for letter."""
     client = context.client()
-    for _ in context.rounds(least=2):
+    for number in context.rounds(least=len(WIRES)):
         session_id = await context.new_session(client)
         said = "".join(context.random.choice(_LETTERS) for _ in range(context.random.randrange(50, 1500)))
         answer = Answer(
@@ -88,7 +94,8 @@ async def exact_text(context: CheckContext) -> None:
         _, prompt = context.plan(answer)
         cursor = (await client.session(session_id)).cursor
         stream = client.events(session_id=session_id, after=cursor)
-        accepted = await context.start(client, session_id, context.request(prompt, wire=context.wire()))
+        request = context.request(prompt, wire=WIRES[number % len(WIRES)])
+        accepted = await context.start(client, session_id, request)
         shown = await _shown_text(stream, accepted.run.id)
         run = await context.end_of(client, accepted.run.id)
         messages, _cursor = await client.all_messages(session_id)

@@ -18,9 +18,8 @@ import msgspec
 from holdfast.client.async_client import AsyncClient
 from holdfast.client.own_server import SERVE, OwnServer
 from holdfast.client.server_address import ServerAddress
-from holdfast.errors import HoldfastError
 from holdfast.schema.base import Value
-from holdfast.selftest.check_context import CheckContext, provider_config
+from holdfast.selftest.check_context import WAIT_SECONDS, CheckContext, provider_config
 from holdfast.selftest.check_provider import CheckProvider
 from holdfast.selftest.check_result import CheckResult, CheckSkipped, PromiseBroken
 from holdfast.selftest.check_table import Check
@@ -131,7 +130,9 @@ class Trial:
             self._set(number, state="skipped", detail=str(why))
         except PromiseBroken as broken:
             self._set(number, state="broken", detail=str(broken))
-        except (HoldfastError, TimeoutError, OSError) as error:
+        except TimeoutError:
+            self._set(number, state="broken", detail=f"something that must happen did not, within {WAIT_SECONDS:g} s")
+        except Exception as error:  # noqa: BLE001 - a server that breaks its promises may surprise a check in any way
             self._set(number, state="broken", detail=f"{type(error).__name__}: {error}")
         finally:
             await context.aclose()

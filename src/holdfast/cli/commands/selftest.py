@@ -6,18 +6,19 @@ import argparse
 import os
 import platform
 import random
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from holdfast import __version__
 from holdfast.cli.argument_parser import Parser
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import json_text
-from holdfast.cli.screen import Style, can_show, is_terminal
+from holdfast.cli.screen import Style, can_show, is_terminal, one_line
 from holdfast.client.server_address import ServerAddress
 from holdfast.errors import ConfigError
 
@@ -67,19 +68,36 @@ def run(args: argparse.Namespace) -> int:
     table = LiveTable(sys.stderr if args.json else sys.stdout, silent=args.json)
     trial = Trial(CHECKS, seconds=seconds, seed=seed, on_change=table.show)
     if args.server:
-        address = _address(args.server)
-        result = asyncio.run(trial.run_on(address, token=os.environ.get("HOLDFAST_TOKEN")))
+        working = trial.run_on(_address(args.server), token=os.environ.get("HOLDFAST_TOKEN"))
     else:
-        result = asyncio.run(trial.run())
+        working = trial.run()
+    try:
+        result = asyncio.run(_ended_by_signals(working))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
     table.finish()
     report = None if result.held else _write_report(result, args.report)
     if args.json:
         print(json_text({"version": __version__, "held": result.held, "report": report, "result": result}))
     else:
         print("\n" + verdict(result, Style(sys.stdout)))
+        for check in result.checks:
+            if table.is_live and check.state == "broken":  # its line may be cut
+                print(f"  {check.name}: {one_line(check.detail, most=1000)}")
         if report:
             print(f"The report has no secrets; please attach it to an issue: {report}")
     return Exit.COMPLETED if result.held else Exit.FAILED
+
+
+async def _ended_by_signals(working: Coroutine[Any, Any, TrialResult]) -> TrialResult:
+    """SIGTERM and the end of the terminal cancel the trial, as Ctrl-C does: no server and no disk is left behind."""
+    import asyncio
+
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await working
 
 
 def _address(text: str) -> ServerAddress:
@@ -93,7 +111,7 @@ def verdict(result: TrialResult, style: Style) -> str:
     """One line: whether all promises held, with the numbers."""
     counts = total_counts(result.checks)
     numbers = ", ".join(
-        f"{counts[what]:,} {what}" for what in ("prompts", "kills", "cancels", "events") if counts.get(what)
+        _counted(counts[what], what) for what in ("prompts", "kills", "cancels", "events") if counts.get(what)
     )
     skipped = sum(check.state == "skipped" for check in result.checks)
     left_out = f", {skipped} left out" if skipped else ""
@@ -113,13 +131,21 @@ def total_counts(checks: Sequence[CheckResult]) -> dict[str, int]:
     return total
 
 
+def _counted(number: int, what: str) -> str:
+    """``1 kill``, ``2 kills``, ``1 run with one end``."""
+    first, *others = what.split(" ")
+    if number == 1:
+        first = "process" if first == "processes" else first.removesuffix("s")
+    return " ".join((f"{number:,}", first, *others))
+
+
 class LiveTable:
     """One line for each check. On a terminal all lines are drawn again while counts grow; else a line when it ends."""
 
     def __init__(self, stream: TextIO, *, silent: bool = False) -> None:
         self._stream = stream
         self._silent = silent
-        self._live = is_terminal(stream) and not silent
+        self.is_live = is_terminal(stream) and not silent
         self._style = Style(stream)
         self._drawn = 0
         self._next = 0.0
@@ -130,7 +156,7 @@ class LiveTable:
 
     def show(self, results: Sequence[CheckResult]) -> None:
         self._results = results
-        if self._live:
+        if self.is_live:
             if time.monotonic() >= self._next:
                 self._draw()
                 self._next = time.monotonic() + _REDRAW_SECONDS
@@ -141,13 +167,13 @@ class LiveTable:
                     print(self.line(result), file=self._stream, flush=True)
 
     def finish(self) -> None:
-        if self._live:
+        if self.is_live:
             self._draw()
 
     def line(self, result: CheckResult) -> str:
-        counts = ", ".join(f"{number:,} {what}" for what, number in result.counts.items())
-        mark, title = self._marks[result.state], f"{result.title:<{_TITLE_WIDTH}}"
-        shown = f"{mark} {title} {result.detail or counts}"
+        counts = ", ".join(_counted(number, what) for what, number in result.counts.items())
+        mark = self._marks[result.state]
+        shown = f"{mark} {result.title:<{_TITLE_WIDTH}} {result.detail or counts}".rstrip()
         match result.state:
             case "held":
                 return self._style.good(mark) + shown[1:]
@@ -158,12 +184,20 @@ class LiveTable:
         return self._style.bold(shown)
 
     def _draw(self) -> None:
-        width = os.get_terminal_size(self._stream.fileno()).columns
+        width, height = os.get_terminal_size(self._stream.fileno())
+        shown = _most_recent(self._results, height - 1)
         up = f"\r\x1b[{self._drawn}A" if self._drawn else ""
-        lines = [self.line(_fitting(result, width)) + "\x1b[K" for result in self._results]
+        lines = [self.line(_fitting(result, width)) + "\x1b[K" for result in shown]
         self._stream.write(up + "\n".join(lines) + "\n")
         self._stream.flush()
         self._drawn = len(lines)
+
+
+def _most_recent(results: Sequence[CheckResult], most: int) -> Sequence[CheckResult]:
+    """As many lines as the terminal has, up to the check that runs: a line that scrolled away cannot be drawn again."""
+    begun = sum(result.state != "waiting" for result in results)
+    start = max(0, min(begun, len(results)) - max(1, most))
+    return results[start : start + max(1, most)]
 
 
 def _fitting(result: CheckResult, width: int) -> CheckResult:
@@ -173,7 +207,7 @@ def _fitting(result: CheckResult, width: int) -> CheckResult:
     space = max(0, width - _TITLE_WIDTH - 4)
     counts: dict[str, int] = {}
     for what, number in result.counts.items():
-        if len(", ".join(f"{n:,} {w}" for w, n in {**counts, what: number}.items())) <= space:
+        if len(", ".join(_counted(n, w) for w, n in {**counts, what: number}.items())) <= space:
             counts[what] = number
     title = result.title[: max(0, width - 3)]
     return msgspec.structs.replace(result, title=title, counts=counts, detail=result.detail[:space])
