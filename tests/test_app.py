@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -96,3 +97,14 @@ async def test_contents_without_a_snapshot_are_removed_after_a_day(tmp_path: Pat
     os.utime(path, (0, 0))
     async with open_app(locations, env) as app:
         await wait_until_removed(app, name)
+
+
+async def test_what_the_first_command_imports_is_loaded_before_a_limit_can_break_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = ("holdfast.store.sqlite.known_grants", "holdfast.tools.process.tool_peers")
+    async with open_app_harness(tmp_path) as harness:
+        for name in late:
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        await app_module._load_code(harness.app.open_workspaces, harness.app.services)
+        assert set(late) <= set(sys.modules)

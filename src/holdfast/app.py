@@ -373,6 +373,13 @@ async def _load_code(workspaces: OpenWorkspaces, services: Services) -> None:
     """Import what runs and their clients use, so that neither a limit nor an upgrade can break it later."""
     await workspaces.load_code()
     await asyncio.to_thread(services.load)
+    await asyncio.to_thread(_import_late)
+
+
+def _import_late() -> None:
+    """What the first connection of a command and the first approval of a tool import. Blocks."""
+    import holdfast.store.sqlite.known_grants
+    import holdfast.tools.process.tool_peers  # noqa: F401
 
 
 async def _later(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

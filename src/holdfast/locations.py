@@ -146,7 +146,10 @@ def _create(directory: Path) -> None:
     except FileExistsError:
         raise ConfigError(f"{str(directory)!r} is not a directory; move it or set HOLDFAST_HOME") from None
     except OSError as error:
-        raise ConfigError(f"cannot create {str(directory)!r}: {error.strerror or error}") from None
+        raise ConfigError(
+            f"cannot create {str(directory)!r}: {error.strerror or error}; "
+            "set HOLDFAST_HOME to a directory that can be written"
+        ) from None
 
 
 def _require_private(directory: Path) -> None:

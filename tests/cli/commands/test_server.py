@@ -1,6 +1,9 @@
 """`holdfast status`, `stop`, `logs` and `backup`."""
 
+from pathlib import Path
+
 from holdfast import __version__
+from holdfast.locations import Locations
 from tests.cli.cli_shell import CliShell
 
 
@@ -34,3 +37,11 @@ def test_backup_copies_the_database_of_a_running_server(sh: CliShell) -> None:
     assert sh("backup", str(target), "--json").json["size"] == target.stat().st_size
     assert sh("backup", str(target)).status == 2
     assert target.read_bytes().startswith(b"SQLite format 3")
+
+
+def test_a_log_that_cannot_be_read_is_named(sh: CliShell, tmp_path: Path) -> None:
+    env = {"HOLDFAST_HOME": str(tmp_path)}
+    (Locations.from_env(env).logs_dir / "server.log").mkdir(parents=True)
+    done = sh("logs", env=env)
+    assert done.status == 1
+    assert "server.log' cannot be read: Is a directory" in done.err

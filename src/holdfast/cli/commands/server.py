@@ -168,6 +168,12 @@ def last_lines(path: Path, number: int) -> list[str]:
             return [line.rstrip("\n") for line in deque(file, maxlen=number)]
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise CommandError(
+            f"the log {str(path)!r} cannot be read: {error.strerror}",
+            advice="correct its permissions; the server goes on without a log that it cannot write",
+            status=Exit.FAILED,
+        ) from None
 
 
 def follow_log(path: Path) -> Iterator[str]:
