@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 
 import pytest
 
-from holdfast.tasks import OwnedTasks, WaitLimit, finish_before_cancel, finish_despite_cancel
+from holdfast.tasks import CallThreads, OwnedTasks, WaitLimit, finish_before_cancel, finish_despite_cancel
 
 
 class Work:
@@ -251,3 +252,46 @@ async def test_a_cancel_from_outside_is_not_taken_for_a_time_out(expires: bool) 
         await task
     assert task.cancelled()
     limit.close()
+
+
+async def test_calls_in_threads_return_or_raise_and_use_no_more_threads_than_allowed() -> None:
+    threads = CallThreads(2, name="test")
+    both, go_on = threading.Barrier(2), threading.Event()
+    used: set[str] = set()
+
+    def meet() -> str:
+        used.add(threading.current_thread().name)
+        both.wait(30)
+        return "met"
+
+    def fail() -> None:
+        go_on.wait(30)
+        raise ValueError("no")
+
+    assert await asyncio.gather(threads.call(meet), threads.call(meet)) == ["met", "met"]
+    failing = [asyncio.create_task(threads.call(fail)) for _ in range(3)]
+    await turn_of_the_loop()
+    go_on.set()
+    results = await asyncio.gather(*failing, return_exceptions=True)
+    assert [str(result) for result in results] == ["no", "no", "no"]
+    assert await threads.call(lambda: threading.current_thread().name) in used == {"test_0", "test_1"}
+    await asyncio.to_thread(threads.close)
+
+
+async def test_a_call_whose_caller_was_cancelled_ends_before_the_threads_do() -> None:
+    threads = CallThreads(1, name="test")
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go_on.wait(30)
+        done.set()
+
+    caller = asyncio.create_task(threads.call(work))
+    assert await asyncio.to_thread(begun.wait, 30)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go_on.set()
+    await asyncio.to_thread(threads.close)
+    assert done.is_set()

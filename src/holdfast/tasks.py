@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -158,3 +161,62 @@ class OwnedTasks:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.debug("task %s ended with %r", task.get_name(), error)
+
+
+class CallThreads:
+    """A few threads for short blocking calls of one event loop, started when they are needed.
+
+    A call costs about half of what it costs in an executor, whose futures have locks for callers in other threads.
+    """
+
+    def __init__(self, most: int, *, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._threads: list[threading.Thread] = []
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._open = 0
+        """Calls that were made and have not returned."""
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Return what the function returns, or raise what it raises. A cancel does not stop the function."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._open += 1
+        if self._open > len(self._threads) < self._most:
+            thread = threading.Thread(target=self._run, name=f"{self._name}_{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._calls.put((function, future))
+        return await future
+
+    def end(self) -> None:
+        """Let the threads end after the calls that were made. No call may follow."""
+        for _ in self._threads:
+            self._calls.put(None)
+
+    def close(self) -> None:
+        """Wait for the calls that were made, then end the threads. Blocks."""
+        self.end()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while (work := self._calls.get()) is not None:
+            function, future = work
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = function()
+            except BaseException as raised:  # noqa: BLE001 - the caller gets it
+                error = raised
+            with suppress(RuntimeError):  # the event loop was closed
+                future.get_loop().call_soon_threadsafe(self._settle, future, result, error)
+            del work, function, future, result, error  # the next call may come late
+
+    def _settle(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        self._open -= 1
+        if future.done():
+            return  # the caller has left
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.locations import Locations
+from holdfast.tasks import CallThreads
 from holdfast.workspace import context_gatherer
 from holdfast.workspace.context_gatherer import DirectoryContextGatherer, git_branch, git_status
 
@@ -57,7 +58,13 @@ async def test_a_cancel_ends_the_status_instead_of_waiting_for_it(
     nothing = cast("Any", None)
     locations = Locations.from_env({"HOME": str(tmp_path)})
     gatherer = DirectoryContextGatherer(
-        tmp_path, locations, files=nothing, mcp=nothing, trusted=True, clock=lambda: 0.0
+        tmp_path,
+        locations,
+        files=nothing,
+        mcp=nothing,
+        trusted=True,
+        clock=lambda: 0.0,
+        threads=(threads := CallThreads(1, name="files")),
     )
     reading = asyncio.create_task(gatherer.read_directory())
     await begun.wait()
@@ -65,3 +72,4 @@ async def test_a_cancel_ends_the_status_instead_of_waiting_for_it(
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert ended.is_set()
+    await asyncio.to_thread(threads.close)

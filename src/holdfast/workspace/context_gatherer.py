@@ -28,6 +28,7 @@ from holdfast.extend.memory import memory_files_of, read_memory_text
 from holdfast.files import Repository, find_program, repository_root
 from holdfast.ids import Clock
 from holdfast.locations import Locations
+from holdfast.tasks import CallThreads
 from holdfast.tools.process.git_environment import neutral_git_environment
 from holdfast.tools.process.subprocess_end import kill_and_reap
 
@@ -62,7 +63,10 @@ class DirectoryContextGatherer:
         mcp: McpServers,
         trusted: bool,
         clock: Clock,
+        threads: CallThreads,
     ) -> None:
+        """``threads`` read the files."""
+        self._threads = threads
         self._directory = directory
         self._locations = locations
         self._files = files
@@ -77,7 +81,7 @@ class DirectoryContextGatherer:
 
     async def read_files(self) -> DirectoryFacts:
         """Read ``files`` and what `read_directory` finds without git, in one go."""
-        return await asyncio.to_thread(self._read_files)
+        return await self._threads.call(self._read_files)
 
     def _read_files(self) -> DirectoryFacts:
         repository = Repository.of(self._directory)
@@ -86,7 +90,7 @@ class DirectoryContextGatherer:
 
     async def read_directory(self, files: Awaitable[DirectoryFacts] | None = None) -> DirectoryFacts:
         """``files``: a result of `read_files` to come; None: read the directory now."""
-        reading = files or asyncio.to_thread(self._read)
+        reading = files or self._threads.call(self._read)
         if not self.needs_git:
             return await reading
         status = asyncio.create_task(git_status(self._directory), name="git status")

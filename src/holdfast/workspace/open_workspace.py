@@ -152,6 +152,7 @@ class OpenWorkspace:
             mcp=self.mcp,
             trusted=setup.trusted,
             clock=self.shared.clock,
+            threads=self.shared.file_threads,
         )
 
     async def agents(self, setup: Setup) -> Mapping[str, AgentType]:

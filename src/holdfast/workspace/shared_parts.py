@@ -14,11 +14,16 @@ from holdfast.extend.client_calls import ClientCalls
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.locations import Locations
 from holdfast.store import Store
+from holdfast.tasks import CallThreads
 
 if TYPE_CHECKING:
     from holdfast.models.model_factory import ModelFactory
     from holdfast.tools.process.command_process import CommandLauncher
     from holdfast.workspace.undo.blob_store import BlobStore
+
+
+_FILE_THREADS = 8
+"""So many turns may wait for directories that do not answer before others wait with them."""
 
 
 class SharedParts:
@@ -55,6 +60,8 @@ class SharedParts:
         self.ids = ids
         self.clock = clock
         self._make_models = make_models
+        self.file_threads = CallThreads(_FILE_THREADS, name="files")
+        """They read the files of directories when turns begin."""
 
     @cached_property
     def models(self) -> ModelFactory:
@@ -90,6 +97,7 @@ class SharedParts:
 
     async def close(self) -> None:
         """Close what was made."""
+        self.file_threads.end()
         made = self.__dict__
         for name in ("person_launcher", "launcher"):
             if name in made:

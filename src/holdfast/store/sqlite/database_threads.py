@@ -16,8 +16,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -31,6 +31,7 @@ from holdfast.store.rows.transaction import Counters, Transaction
 from holdfast.store.sqlite.database_file import BUSY_MESSAGE, Connect, is_busy, why_not_opened
 from holdfast.store.sqlite.search_index import FTS5_INDEX
 from holdfast.store.sqlite.space_reserve import SpaceReserve, is_disk_full
+from holdfast.tasks import CallThreads
 
 _logger = logging.getLogger(__name__)
 
@@ -252,7 +253,7 @@ class ReaderThreads:
     def __init__(self, path: Path, *, connect: Connect) -> None:
         self._path = path
         self._connect = connect
-        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="store-reader")
+        self._threads = CallThreads(_READERS, name="store-reader")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._connections_lock = threading.Lock()
@@ -262,12 +263,12 @@ class ReaderThreads:
         """Return the result of the query, which sees one state of the database."""
         if self._closed:
             raise StoreUnwritable("the database is closed: the server is stopping")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, query)
+        return await self._threads.call(partial(self._read, query))
 
     def close(self) -> None:
         """Blocks until running reads have ended."""
         self._closed = True
-        self._pool.shutdown(wait=True)
+        self._threads.close()
         for connection in self._connections:
             connection.close()
 
