@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from holdfast.schema.approvals import Approval, ApprovalDecision, ApprovalState, Grant, Question, RuleScope
 from holdfast.schema.base import Value
@@ -334,16 +335,16 @@ class Committed(Value, frozen=True):
     """The assigned ``seq`` by message or snapshot id."""
 
 
+_NOT_OF_THE_RUN = frozenset({"run_id", "expect", "outcome"})
+
+
 def apply_run_write(run: Run, write: UpdateRun | EndRun) -> Run:
     """Return the run as the store has it after the write, for the events of the same batch."""
     given = {
-        name: value
-        for name in write.__struct_fields__
-        if name not in ("run_id", "expect", "outcome") and (value := getattr(write, name)) is not UNSET
+        name: value for name, value in asdict(write).items() if value is not UNSET and name not in _NOT_OF_THE_RUN
     }
     if isinstance(write, EndRun):
-        outcome = write.outcome
-        given |= {name: getattr(outcome, name) for name in Outcome.__struct_fields__}
-        given["message_id"] = outcome.message_id or run.message_id
+        given |= asdict(write.outcome)
+        given["message_id"] = write.outcome.message_id or run.message_id
         given["now"] = None
     return msgspec.structs.replace(run, **given)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, assert_never
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from holdfast.agent.protocol import Ending, Spent
 from holdfast.runs.lane.protocol import (
@@ -359,7 +359,7 @@ def _decided_outcome(outcome: Outcome, change: RunEnded) -> Outcome:
 def _run_row(added: LaneRun, acceptance: Acceptance, *, session_id: str, at: str) -> Run:
     request = acceptance.request
     return Run(
-        **{name: getattr(added.settings, name) for name in added.settings.__struct_fields__},
+        **asdict(added.settings),
         id=added.id,
         session_id=session_id,
         seq=added.seq,
