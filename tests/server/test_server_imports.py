@@ -11,8 +11,8 @@ from typing import Any
 from holdfast.locations import Locations
 
 SERVER = """
-from holdfast.late_tls import import_asyncio
-import_asyncio()
+from holdfast.late_modules import import_without
+import_without('asyncio', 'ssl', 'asyncio.sslproto', 'tokenize')
 import asyncio, os, sys, threading
 from holdfast.app import run_server
 from holdfast.locations import Locations
@@ -65,7 +65,10 @@ OTHERS = {
 """Modules of other packages that it needs before the first turn."""
 MOST_MODULES = 194
 """Of ours. Think twice before you raise it: each takes about 0.4 ms of every start."""
-NOT_YET = {"bz2", "json", "logging.handlers", "lzma", "pickle", "random", "secrets", "shutil", "tempfile", "zipfile"}
+NOT_YET = {
+    *("bz2", "json", "logging.handlers", "lzma", "pickle", "random", "secrets", "shutil", "tempfile", "tokenize"),
+    "zipfile",
+}
 """Modules of Python that take about a millisecond each, and that no prompt needs."""
 NOT_EVEN_FOR_RUNS = {"_hashlib", "_ssl", "bz2", "encodings.idna", "lzma", "shutil", "tempfile", "zipfile"}
 """Modules of Python that take 5 MB together, most of it OpenSSL, and that few runs need."""

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = "holdfast"
 """The package itself: its version, and the public names of the interface for programs, which it imports lazily."""
 
-BASE = frozenset({"schema", "digests", "directories", "errors", "files", "ids", "late_tls", "locations", "tasks"})
+BASE = frozenset({"schema", "digests", "directories", "errors", "files", "ids", "late_modules", "locations", "tasks"})
 """What every package may import."""
 _CORE = BASE | {"config", "store", "events", "models", "tools", "approvals"}
 _FACE = BASE | {"client"}

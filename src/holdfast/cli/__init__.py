@@ -216,16 +216,18 @@ def _import_msgspec() -> None:
 
     msgspec imports typing_extensions if it is installed. That takes longer than msgspec itself and adds nothing on
     Python 3.11 and newer. It also imports uuid, which imports platform to ask for the name of the system, and textwrap,
-    which compiles its patterns, for the descriptions in JSON schemas.
+    which compiles its patterns, for the descriptions in JSON schemas. Its modules for other formats are imported at
+    their first use.
     """
     if not {"msgspec", "typing_extensions", "platform", "textwrap"} & sys.modules.keys():
         from types import SimpleNamespace
 
+        from holdfast.late_modules import import_without
+
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]
         sys.modules["platform"] = SimpleNamespace(system=lambda: os.uname().sysname)  # type: ignore[assignment]
         sys.modules["textwrap"] = SimpleNamespace(dedent=_dedent)  # type: ignore[assignment]
-        import msgspec  # noqa: F401
-
+        import_without("msgspec", *(f"msgspec.{name}" for name in ("inspect", "msgpack", "toml", "yaml")))
         del sys.modules["typing_extensions"], sys.modules["platform"], sys.modules["textwrap"]
 
 

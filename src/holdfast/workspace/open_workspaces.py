@@ -88,6 +88,8 @@ class OpenWorkspaces:
 
     def _import_code(self) -> None:
         with _without_collections():
+            import tokenize as _tracebacks  # noqa: F401 - they show source, also when no file can be opened any more
+
             from holdfast.models import http_model as _models  # noqa: F401 - nearly all runs use it
             from holdfast.tools.registry import import_tools
             from holdfast.tools.search.shipped_programs import link_shipped_programs

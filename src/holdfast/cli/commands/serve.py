@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.exit_status import CommandError, Exit
-from holdfast.late_tls import import_asyncio
+from holdfast.late_modules import import_without
 from holdfast.locations import Locations
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from holdfast.cli.argument_parser import Parser
     from holdfast.cli.plain_arguments import PlainArguments
+
+_UNUSED_BY_ASYNCIO = ("ssl", "asyncio.sslproto", "tokenize")
+"""TLS loads OpenSSL when it is first used. tokenize reads Python's source for a traceback."""
 
 
 def configure(parser: Parser | PlainArguments) -> None:
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    import_asyncio()
+    import_without("asyncio", *_UNUSED_BY_ASYNCIO)
     from holdfast.app import ListenOptions, serve_until_stopped
     from holdfast.errors import ConfigError, StoreLocked
 

@@ -1,7 +1,7 @@
-"""asyncio without TLS, until it is used.
+"""Imports libraries without the modules that they import themselves and hardly ever use.
 
-asyncio imports ssl, which loads OpenSSL: 5 MB and a twentieth of a server's start. A server that is asked over its own
-socket, and that asks a model on the same machine, never uses it.
+asyncio, for example, imports ssl, which loads OpenSSL: 5 MB and a twentieth of a server's start. A server that is asked
+over its own socket, and that asks a model on the same machine, never uses it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from types import ModuleType
 from typing import Any
 
 
-def import_asyncio() -> None:
-    """Import asyncio with stand-ins for the modules of TLS. It does nothing if asyncio is already imported."""
-    if "asyncio" in sys.modules:
+def import_without(library: str, *unused: str) -> None:
+    """Import a library with stand-ins for these modules. It does nothing if the library is already imported.
+
+    Only the library has the stand-ins: all other modules import the real ones.
+    """
+    if library in sys.modules:
         return
-    names = [name for name in ("ssl", "asyncio.sslproto") if name not in sys.modules]
+    names = [name for name in unused if name not in sys.modules]
     sys.modules.update({name: StandIn(name) for name in names})
     try:
-        import_module("asyncio")
-    finally:  # all other modules import the real ones
+        import_module(library)
+    finally:
         for name in names:
             if isinstance(sys.modules.get(name), StandIn):
                 del sys.modules[name]

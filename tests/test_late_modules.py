@@ -1,4 +1,4 @@
-"""asyncio works without ssl, and with it as soon as something uses TLS."""
+"""asyncio works without ssl, and with it as soon as something uses TLS. So do the others."""
 
 import subprocess
 import sys
@@ -8,9 +8,9 @@ from holdfast.cli.web_certificate import own_certificate
 
 PROGRAM = """
 import sys
-from holdfast.late_tls import import_asyncio
+from holdfast.late_modules import import_without
 
-import_asyncio()
+import_without("asyncio", "ssl", "asyncio.sslproto", "tokenize")
 import asyncio, socket
 
 
@@ -69,10 +69,39 @@ def test_tls_is_loaded_when_it_is_used(tmp_path: Path) -> None:
 def test_modules_that_are_already_imported_stay_as_they_are() -> None:
     program = (
         "import asyncio, sys\n"
-        "from holdfast.late_tls import StandIn, import_asyncio\n"
-        "import_asyncio()\n"
+        "from holdfast.late_modules import StandIn, import_without\n"
+        "import_without('asyncio', 'ssl')\n"
         "print([name for name, module in sys.modules.items() if isinstance(module, StandIn)])\n"
         "print(isinstance(asyncio.base_events.ssl, StandIn))\n"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\nFalse\n"
+
+
+def test_a_traceback_shows_source_although_its_reader_was_left_out(tmp_path: Path) -> None:
+    failing = tmp_path / "failing.py"
+    failing.write_text(
+        "from holdfast.late_modules import import_without\n"
+        "import_without('asyncio', 'ssl', 'asyncio.sslproto', 'tokenize')\n"
+        "import inspect, traceback\n"
+        "def fail(): raise ValueError('wrong')\n"
+        "try: fail()\n"
+        "except ValueError: print(traceback.format_exc())\n"
+        "print(inspect.getsource(fail))\n"
+    )
+    ran = subprocess.run([sys.executable, str(failing)], capture_output=True, text=True, check=True)
+    assert ran.stdout.count("def fail(): raise ValueError('wrong')") == 2
+
+
+def test_the_left_out_modules_of_msgspec_work() -> None:
+    program = (
+        "import sys\n"
+        "from holdfast.cli import _import_msgspec\n"
+        "_import_msgspec()\n"
+        "import msgspec\n"
+        "print('msgspec.inspect' in sys.modules)\n"
+        "print(msgspec.json.schema(int), msgspec.inspect.type_info(int).__class__.__name__)\n"
+        "print(msgspec.msgpack.decode(msgspec.msgpack.encode([1])), msgspec.toml.decode('a = 1'))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["False", "{'type': 'integer'} IntType", "[1] {'a': 1}"]
