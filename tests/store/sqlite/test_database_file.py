@@ -180,6 +180,59 @@ async def test_damage_in_any_page_is_reported_as_damage(tmp_path: Path) -> None:
     assert all("is damaged" in message for message in met)
 
 
+async def crashed_with_log(tmp_path: Path, *, commits: int) -> Path:
+    """A database as a crash leaves it, with this many commits in its log."""
+    path = tmp_path / "a" / "holdfast.db"
+    await filled(path, messages=1)
+    store = await open_store(path)
+    for number in range(commits):
+        await store.commit(says(f"msg_{number}_more", "left in the write-ahead log"))
+    await asyncio.to_thread(shutil.copytree, path.parent, tmp_path / "b")
+    await store.close()
+    return tmp_path / "b" / "holdfast.db"
+
+
+@pytest.mark.promise("W10")
+@pytest.mark.parametrize("place", [0, 20, 32 + 8, 32 + 24 + 500, 32 + 4120 + 24])
+async def test_damage_in_the_write_ahead_log_is_found_after_a_crash(tmp_path: Path, place: int) -> None:
+    path = await crashed_with_log(tmp_path, commits=5)
+    log = path.with_name("holdfast.db-wal")
+    whole = log.read_bytes()
+    log.write_bytes(whole[:place] + b"\xa5" * 8 + whole[place + 8 :])
+    before = log.read_bytes()
+    with pytest.raises(StoreDamaged, match=r"write-ahead log .* has wrong bytes"):
+        await open_store(path)
+    assert log.read_bytes() == before
+
+
+@pytest.mark.promise("W10")
+async def test_a_last_transaction_that_is_half_written_is_no_damage(tmp_path: Path) -> None:
+    path = await crashed_with_log(tmp_path, commits=5)
+    log = path.with_name("holdfast.db-wal")
+    whole = log.read_bytes()
+    for cut in (1, 3000, 4120, 4121, 9000):
+        log.write_bytes(whole[:-cut])
+        assert not await asyncio.to_thread(inspected_as_damaged, path)
+    log.write_bytes(whole[:-4120] + b"\xa5" * 4120)
+    assert not await asyncio.to_thread(inspected_as_damaged, path)
+
+
+async def test_frames_of_commits_that_the_disk_refused_are_no_damage(tmp_path: Path) -> None:
+    path = await crashed_with_log(tmp_path, commits=5)
+    log = path.with_name("holdfast.db-wal")
+    whole = log.read_bytes()
+    log.write_bytes(whole + whole[32 : 32 + 3 * 4120] + whole[32 + 4120 : 32 + 2 * 4120])
+    assert not await asyncio.to_thread(inspected_as_damaged, path)
+
+
+def inspected_as_damaged(path: Path) -> bool:
+    try:
+        database_file.inspect(path)
+    except StoreDamaged:
+        return True
+    return False
+
+
 async def test_the_write_ahead_log_is_recovered_after_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "a" / "holdfast.db"
     await filled(path, messages=1)
