@@ -28,6 +28,10 @@ class TableRow:
         return f"{self.seconds:8.1f} {self.lost:5}  {self.name}{': ' if what else ''}{what}"
 
 
+_LONGER = 1.25
+"""A run that takes this many times what was asked for says why."""
+
+
 class StressPlugin:
     """Does nothing unless stress tests are selected."""
 
@@ -91,6 +95,11 @@ class StressPlugin:
             write(row.line())
         lost, minutes = sum(row.lost for row in rows), (time.monotonic() - self._began) / 60
         write(f"{sum(row.seconds for row in rows):8.1f} {lost:5}  in all, in {minutes:.1f} minutes")
+        if minutes > _LONGER * budget.minutes:
+            write(
+                f"longer than the {budget.minutes:g} minutes that were asked for: the collection, "
+                f"{self._properties.seconds:.0f} s of property tests and the least work of each part do not shrink"
+            )
         for nodeid, row in self._rows.items():
             if row.lost:
                 at = "" if row.tried.last_round is None else f" ROUND={row.tried.last_round}"

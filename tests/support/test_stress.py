@@ -110,6 +110,7 @@ def test_the_table_says_what_was_tried_and_lost(tmp_path: Path) -> None:
     assert "stress: 0.05 minutes, seed 5" in done.stdout
     assert "0 heavy things hold: 5 of 5 places, 5 kept" in lines, done.stdout
     assert "1 something breaks (gemini)" in lines
+    assert "longer than the 0.05 minutes that were asked for" in done.stdout
     assert "0 left out: left out: there is no oracle" in lines
     assert "0 property tests with random examples: 1 tests" in lines
     assert "to repeat: make stress SEED=5 ROUND=2 ARGS='test_sample.py::test_something_breaks[gemini]'" in done.stdout
