@@ -295,3 +295,18 @@ async def test_a_call_whose_caller_was_cancelled_ends_before_the_threads_do() ->
     go_on.set()
     await asyncio.to_thread(threads.close)
     assert done.is_set()
+
+
+async def test_calls_share_the_threads_that_run_if_the_system_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = CallThreads(2, name="test")
+    assert await threads.call(lambda: "first") == "first"
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert await asyncio.gather(threads.call(lambda: 1), threads.call(lambda: 2)) == [1, 2]
+    with pytest.raises(RuntimeError, match="can't start"):
+        await CallThreads(1, name="none").call(lambda: "never")
+    monkeypatch.undo()
+    await asyncio.to_thread(threads.close)

@@ -180,11 +180,9 @@ class CallThreads:
     async def call(self, function: Callable[[], T]) -> T:
         """Return what the function returns, or raise what it raises. A cancel does not stop the function."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._open >= len(self._threads) < self._most:
+            self._start_thread()
         self._open += 1
-        if self._open > len(self._threads) < self._most:
-            thread = threading.Thread(target=self._run, name=f"{self._name}_{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
         self._calls.put((function, future))
         return await future
 
@@ -198,6 +196,16 @@ class CallThreads:
         self.end()
         for thread in self._threads:
             thread.join()
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more threads: those that run do the work
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def _run(self) -> None:
         while (work := self._calls.get()) is not None:
