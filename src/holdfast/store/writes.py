@@ -340,9 +340,7 @@ _NOT_OF_THE_RUN = frozenset({"run_id", "expect", "outcome"})
 
 def apply_run_write(run: Run, write: UpdateRun | EndRun) -> Run:
     """Return the run as the store has it after the write, for the events of the same batch."""
-    given = {
-        name: value for name, value in asdict(write).items() if value is not UNSET and name not in _NOT_OF_THE_RUN
-    }
+    given = {name: value for name, value in asdict(write).items() if value is not UNSET and name not in _NOT_OF_THE_RUN}
     if isinstance(write, EndRun):
         given |= asdict(write.outcome)
         given["message_id"] = write.outcome.message_id or run.message_id
