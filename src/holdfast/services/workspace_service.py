@@ -136,6 +136,9 @@ class WorkspaceService:
     async def views(self) -> tuple[WorkspaceView, ...]:
         return tuple([await self.view(workspace.id) for workspace in await self._shared.store.workspaces()])
 
+    def count_open(self) -> int:
+        return len(self._open_workspaces.all())
+
     async def list_workspaces(self, *, reach: WorkspaceReach | None = None) -> PageView[WorkspaceView]:
         """Every directory that was ever opened; with ``reach``, those in it."""
         cursor = self._shared.hub.cursor

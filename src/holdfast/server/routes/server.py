@@ -25,7 +25,7 @@ async def health(request: ApiRequest[None, NoParameters]) -> Health:
 
 async def server(request: ApiRequest[None, NoParameters]) -> ServerView:
     """Get the version of the server and what it is doing."""
-    return await request.services.server.view()
+    return request.services.server.view()
 
 
 async def sandbox(request: ApiRequest[None, NoParameters]) -> SandboxView:
@@ -66,7 +66,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/health", health, response=Health, public=True),
     Endpoint("GET", "/v1/server", server, response=ServerView),
     Endpoint("GET", "/v1/server/sandbox", sandbox, response=SandboxView),
-    Endpoint("POST", "/v1/server/stop", stop, body=StopServerBody, response=StopView, status=202, errors=(Conflict,)),
+    Endpoint(
+        "POST",
+        "/v1/server/stop",
+        stop,
+        body=StopServerBody,
+        response=StopView,
+        status=202,
+        errors=(Conflict,),
+        stores_answer=False,  # a database that cannot be read does not keep the server from stopping
+    ),
     Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, response=BackupView, errors=(BadRequest,)),
     Endpoint("POST", "/v1/server/clean-up", clean_up, response=CleanupView),
     Endpoint("GET", "/v1/ids", find_ids, query=IdsQuery, response=PageView[IdMatch]),
