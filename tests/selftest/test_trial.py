@@ -127,6 +127,19 @@ async def test_a_prompt_that_still_fits_into_the_log_of_a_full_disk_breaks_no_pr
         assert check.counts["refused on a full disk"] == 1
 
 
+async def test_many_rounds_on_a_full_disk_do_not_fill_it_with_their_own_prompts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CheckContext, "rounds", lambda self: range(3))
+    made: list[Path] = []
+    small_disk = fault_checks._small_disk
+    monkeypatch.setattr(fault_checks, "_small_disk", lambda where: made.append(where) or small_disk(where))
+    [check] = (await trial(checks("full-disk")).run()).checks
+    if check.state != "skipped":  # a small disk can be mounted only by root
+        assert check.state == "held", check.detail
+        assert len(set(made)) == 3
+
+
 async def test_text_that_was_shown_before_the_stream_was_opened_breaks_no_promise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -120,9 +120,9 @@ async def clock_jumps(context: CheckContext) -> None:
 
 async def full_disk(context: CheckContext) -> None:
     """On a full disk, prompts are refused with the reason, a cancel works, and nothing accepted is lost."""
-    with _small_disk(context.directory / "disk") as disk:
-        async with context.other_server(disk) as client:
-            for _ in context.rounds():
+    for number in context.rounds():  # each on a new disk: what is stored in one round would fill the disk of the next
+        with _small_disk(context.directory / f"disk-{number}") as disk:
+            async with context.other_server(disk) as client:
                 session_id = await context.new_session(client)
                 tag, prompt = context.plan(hanging("shown"))
                 first = (await context.start(client, session_id, context.request(prompt))).run.id
