@@ -24,6 +24,8 @@ _MINUTES_WITHOUT_MAKE = 1.0
 _PROPERTY_SECONDS = 1.0
 """About the time of one property test, which is not a stress test and has no share."""
 _MOST_FOR_PROPERTIES = 0.25
+_LONGER = 1.25
+"""A run that takes this many times what was asked for says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,24 @@ class StressBudget:
         total = self.minutes * 60 * self.workers
         total -= min(others * _PROPERTY_SECONDS, total * _MOST_FOR_PROPERTIES)
         return [total * weight / sum(weights) for weight in weights]
+
+    def overrun(self, minutes: float, *, property_seconds: float) -> str | None:
+        """Say why it took longer than asked for, if it did."""
+        if minutes <= _LONGER * self.minutes:
+            return None
+        return (
+            f"longer than the {self.minutes:g} minutes that were asked for: the collection, "
+            f"{property_seconds:.0f} s of property tests and the least work of each part do not shrink"
+        )
+
+
+def order_for_workers(longest_first: list[T], workers: int) -> list[T]:
+    """Order tests for xdist, which begins by giving each worker two in a row: a long one and a short one."""
+    pairs = max(0, min(workers, len(longest_first) - workers))
+    if not pairs:
+        return longest_first
+    longest, rest, shortest = longest_first[:pairs], longest_first[pairs:-pairs], longest_first[-pairs:]
+    return [*(test for pair in zip(longest, shortest, strict=True) for test in pair), *rest]
 
 
 @dataclass(slots=True)

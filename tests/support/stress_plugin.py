@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 import pytest
 
-from tests.support.stress import StressBudget, StressShare, Tried
+from tests.support.stress import StressBudget, StressShare, Tried, order_for_workers
 
 _KEY = "stress"
 _seconds = pytest.StashKey[float]()
@@ -26,10 +26,6 @@ class TableRow:
     def line(self) -> str:
         what = self.skipped or str(self.tried)
         return f"{self.seconds:8.1f} {self.lost:5}  {self.name}{': ' if what else ''}{what}"
-
-
-_LONGER = 1.25
-"""A run that takes this many times what was asked for says why."""
 
 
 class StressPlugin:
@@ -53,6 +49,7 @@ class StressPlugin:
             item.stash[_seconds] = seconds
             item.add_marker(pytest.mark.timeout(seconds * 4 + 600), append=False)
         items.sort(key=lambda item: -item.stash.get(_seconds, 0.0))
+        items[:] = order_for_workers(items, self.budget.workers)
 
     @pytest.fixture
     def share(self, request: pytest.FixtureRequest) -> StressShare:
@@ -95,11 +92,8 @@ class StressPlugin:
             write(row.line())
         lost, minutes = sum(row.lost for row in rows), (time.monotonic() - self._began) / 60
         write(f"{sum(row.seconds for row in rows):8.1f} {lost:5}  in all, in {minutes:.1f} minutes")
-        if minutes > _LONGER * budget.minutes:
-            write(
-                f"longer than the {budget.minutes:g} minutes that were asked for: the collection, "
-                f"{self._properties.seconds:.0f} s of property tests and the least work of each part do not shrink"
-            )
+        if overrun := budget.overrun(minutes, property_seconds=self._properties.seconds):
+            write(overrun)
         for nodeid, row in self._rows.items():
             if row.lost:
                 at = "" if row.tried.last_round is None else f" ROUND={row.tried.last_round}"
