@@ -55,7 +55,7 @@ stress: $(READY) ## run the long tests for STRESS_MINUTES=40 on two cores, and t
 	@echo "seed $(SEED); to repeat: make stress SEED=$(SEED)"
 	@HOLDFAST_TEST_STRESS_MINUTES=$(STRESS_MINUTES) HOLDFAST_TEST_SEED=$(SEED) HOLDFAST_TEST_ROUND=$(ROUND) \
 	  HOLDFAST_TEST_SCHEMATHESIS=$(CURDIR)/$(E2E)/bin/schemathesis \
-	  $(PY) -m pytest -n $(STRESS_WORKERS) -q --maxschedchunk=1 -m "stress or hypothesis" --inline-snapshot=disable \
+	  $(PY) -m pytest -n $(STRESS_WORKERS) -q --dist worksteal -m "stress or hypothesis" --inline-snapshot=disable \
 	  --hypothesis-profile=random --hypothesis-seed=$(SEED) $(ARGS)
 
 web: web/node_modules/ready ## build the web page from web/ into src/holdfast/web/static; needs node 18 or newer

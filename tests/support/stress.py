@@ -64,12 +64,12 @@ class StressBudget:
 
 
 def order_for_workers(longest_first: list[T], workers: int) -> list[T]:
-    """Order tests for xdist, which begins by giving each worker two in a row: a long one and a short one."""
-    pairs = max(0, min(workers, len(longest_first) - workers))
-    if not pairs:
-        return longest_first
-    longest, rest, shortest = longest_first[:pairs], longest_first[pairs:-pairs], longest_first[-pairs:]
-    return [*(test for pair in zip(longest, shortest, strict=True) for test in pair), *rest]
+    """Order tests for ``--dist worksteal``, which begins by giving each worker one run of the list.
+
+    Each run begins with its share of the long ones. The short ones at its end go to the worker that is ready first.
+    """
+    shares = [longest_first[worker::workers] for worker in range(workers)]
+    return [test for share in reversed(shares) for test in share]
 
 
 @dataclass(slots=True)
