@@ -16,6 +16,8 @@ _RUN_OR_WRITE = (
     *("BASH_ENV='$(touch p)' bash -c ''", "env BASH_ENV=x bash -c ''", "x=1 bash -c ''", "LC_ALL=C sh -c ls"),
     *("bash -kc \"bash -c true BASH_ENV='\\$(touch p)'\"", "bash -o keyword -c ls", "bash -opipefail -c ls"),
     *("bash -O nocaseglob -c 'cat SYML*'", "bash --rcfile x -ic ls", "bash -c +x 'touch p'", "bash -c - 'touch p'"),
+    *("bash -ec 'x=!; tree' out/*", "sh -c nothing out/*", "bash -c ls a $x", 'bash -c ls a "$(ls)"'),
+    *("[[ $x =~ ^<(touch p|c)$ ]]", "[[ ! $x =~ a\\\\>(touch p) && a < b ]] || ls"),
     *("bash --posix -c ls", "bash -s", "sh -ic ls", "zsh -c ls", "ksh -c ls", "LC_ALL=ja_JP.SJIS ls"),
     # shells that do not read bash
     *("sh -c \"echo \\$'\\\\'; touch p #\\\\''\"", "sh -c '[[ a > p ]]'", "sh -c '[[ a || ./evil ]]'"),

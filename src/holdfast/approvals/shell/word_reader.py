@@ -25,6 +25,8 @@ _REDIRECTS: Final = frozenset({"file_redirect", "herestring_redirect", "heredoc_
 _EXPANSION_OPERATORS: Final = frozenset({":-", "-", ":+", "+", "%", "%%", "#", "##", "/", "//"})
 SEPARATORS: Final = frozenset({";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!"})
 _HIDDEN: Final = re.compile(r"(?<!\\)(?:`|\$[({\[])")
+_PROCESS: Final = re.compile(r"[<>]\(")
+"""In a pattern, which the parser takes for plain text, bash starts the commands inside."""
 _HIDDEN_OR_QUOTE: Final = re.compile(r"(?<!\\)(?:[`\"]|\$[({\[])")
 _SHAPES: Final = {
     "raw_string": re.compile(r"'[^']*'"),
@@ -245,7 +247,8 @@ class WordReader:
                     self._find_commands(child)
 
     def _pattern(self, node: Node) -> None:
-        if _HIDDEN.search(self._text(node.start_byte, node.end_byte)):
+        text = self._text(node.start_byte, node.end_byte)
+        if _HIDDEN.search(text) or _PROCESS.search(text):
             self._mark_unclear("a pattern cannot be analysed")
             self._find_commands(node)
 

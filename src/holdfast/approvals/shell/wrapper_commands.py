@@ -147,8 +147,12 @@ def _shell(name: str, args: Argv) -> Unwrapped:
     first = parsed.operands[0]
     if not first.literal or first.text.startswith(("-", "+")):
         return UnknownInner(f"the script that {name!r} runs is not known before it runs")
-    login = parsed.has("-l", "--login")
-    return InnerScript(first.text, posix=name != "bash", login=login) if parsed.has("-c") else None
+    if not parsed.has("-c"):
+        return None
+    if not all(word.literal for word in parsed.operands[1:]):  # the first is in the shell's messages
+        unclear = f"the words that {name!r} gives to its script are not known before it runs"
+        return CommandWithInner((Arg(name), *args), scripts=(first.text,), unclear=unclear)
+    return InnerScript(first.text, posix=name != "bash", login=parsed.has("-l", "--login"))
 
 
 def _find(args: Argv) -> Unwrapped:
