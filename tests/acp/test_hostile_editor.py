@@ -166,6 +166,26 @@ async def test_a_response_that_cannot_be_written_is_no_error() -> None:
         os.close(descriptor)
 
 
+async def test_what_was_said_last_is_written_before_the_connection_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a thread would write it to whatever file has the number of the pipe by then."""
+    monkeypatch.setattr(acp_connection, "_LAST_WRITES_SECONDS", 30.0)
+    reads, given = os.pipe()
+    taken, writes = os.pipe()
+    transport = LineTransport(reads=reads, writes=writes)
+    transport.start()
+    transport.send_soon({"jsonrpc": "2.0", "method": "x" * 1_000_000})
+    closing = asyncio.create_task(transport.close())
+    assert await asyncio.to_thread(os.read, taken, 1) == b"{"  # the rest does not fit into the pipe
+    assert not closing.done()
+    with open(taken, "rb") as file:
+        assert len(await asyncio.to_thread(file.readline)) > 1_000_000
+        await closing
+    os.close(given)
+    await _joined("acp:stdin")
+    for descriptor in (reads, writes):
+        os.close(descriptor)
+
+
 async def _joined(name: str) -> None:
     for thread in threading.enumerate():
         if thread.name == name:

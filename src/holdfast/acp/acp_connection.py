@@ -34,6 +34,8 @@ _MOST_WAITING = 10_000
 """Messages without a waiting sender. An editor that sends rubbish and reads nothing gets no more answers than this."""
 _MOST_UNFINISHED = 1000
 """Messages that are being handled or whose answer is not written. Beyond it, nothing more is read from the editor."""
+_LAST_WRITES_SECONDS = 1.0
+"""How long an editor may take to read what was said last."""
 _STUCK_SECONDS = 30.0
 """An editor that sent so much and reads no answer for so long is taken as gone."""
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
@@ -119,11 +121,13 @@ class LineTransport:
         """The ids of requests to the editor, by the identity of their parameters."""
         self._after: dict[int, Callable[[], None]] = {}
         self._is_closed = False
+        self._writer: threading.Thread | None = None
         self.unfinished = UnfinishedWork(_MOST_UNFINISHED)
 
     def start(self) -> None:
         threading.Thread(target=self._read, name="acp:stdin", daemon=True).start()
-        threading.Thread(target=self._write, name="acp:stdout", daemon=True).start()
+        self._writer = threading.Thread(target=self._write, name="acp:stdout", daemon=True)
+        self._writer.start()
 
     async def receive(self) -> JsonObject | None:
         while not self._messages:
@@ -179,8 +183,11 @@ class LineTransport:
         self._after[id(result)] = do
 
     async def close(self) -> None:
+        """Write what is waiting, unless the editor does not read it. Nothing is written afterwards."""
         self._is_closed = True
         self._outgoing.put(None)
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.join, _LAST_WRITES_SECONDS)
 
     def _take(self, line: bytes | None) -> None:
         """Keep a message, or answer what is none. ``None``: the line was too long."""
