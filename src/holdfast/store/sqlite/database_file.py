@@ -17,7 +17,6 @@ from holdfast.errors import StoreDamaged, StoreLocked, StoreNewer, StoreUnwritab
 from holdfast.files import lock
 from holdfast.store.rows.migrations import APPLICATION_ID, MIGRATIONS, SEARCH_INDEX
 from holdfast.store.sqlite.space_reserve import SpaceReserve, is_disk_full
-from holdfast.store.sqlite.write_ahead_log import loses_transactions
 
 _MAGIC = b"SQLite format 3\x00"
 _BUSY_SECONDS = 5.0
@@ -125,7 +124,7 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             findings = _check(connection, seconds=_UNCLEAN_CHECK_SECONDS if unclean else _CLEAN_CHECK_SECONDS)
-            is_log_damaged = unclean and loses_transactions(path)
+            is_log_damaged = unclean and _is_log_damaged(path)
     except sqlite3.OperationalError as error:
         raise _unwritable(path, error) from error
     except sqlite3.DatabaseError as error:
@@ -146,6 +145,12 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
         raise damaged(path, "; ".join(line for (found,) in findings for line in str(found).splitlines()))
     if is_log_damaged:
         raise damaged(path, "its write-ahead log (-wal) has wrong bytes, and what was stored after them would be lost")
+
+
+def _is_log_damaged(path: Path) -> bool:
+    from holdfast.store.sqlite.write_ahead_log import loses_transactions  # not above: needed only after a crash
+
+    return loses_transactions(path)
 
 
 def _check(connection: sqlite3.Connection, *, seconds: float) -> list[tuple[str]]:
