@@ -200,16 +200,22 @@ def test_a_long_open_message_is_rewritten_only_when_it_has_doubled(path: Path, m
     assert "".join(one.text for one in read_pieces(path)) == text
 
 
-@pytest.mark.promise("E3")
-async def test_collected_text_is_written_when_the_store_closes(
-    tmp_path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def open_while_collecting(open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch) -> SqliteStore:
+    """A store that was given text of an open message, and has not logged it yet."""
     monkeypatch.setattr(draft_log, "COLLECT_SECONDS", 3600)
     store = await open_sqlite()
     for batch in (new_workspace(), new_session(), accept(a_run(state="active"))):
         await store.commit(batch)
     await store.commit(Batch((w.PutMessage(a_message("msg_1")),)))
     store.append_draft("ses_1", "msg_1", 0, "streamed")
+    return store
+
+
+@pytest.mark.promise("E3")
+async def test_collected_text_is_written_when_the_store_closes(
+    tmp_path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_while_collecting(open_sqlite, monkeypatch)
     await store.close()
     store = await open_sqlite()
     assert (await store.message("msg_1")).parts == (Text("streamed"),)
@@ -219,12 +225,7 @@ async def test_collected_text_is_written_when_the_store_closes(
 async def test_text_that_is_stored_while_it_is_collected_is_not_logged(
     tmp_path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(draft_log, "COLLECT_SECONDS", 3600)
-    store = await open_sqlite()
-    for batch in (new_workspace(), new_session(), accept(a_run(state="active"))):
-        await store.commit(batch)
-    await store.commit(Batch((w.PutMessage(a_message("msg_1")),)))
-    store.append_draft("ses_1", "msg_1", 0, "streamed")
+    store = await open_while_collecting(open_sqlite, monkeypatch)
     await store.commit(Batch((w.PutMessage(a_message("msg_1", Text("streamed"), Finish("end_turn"))),)))
     await store.close()
     assert not log_path(tmp_path / "holdfast.db").exists()
