@@ -5,7 +5,7 @@ import { Drawn, useDrawn, type Topic } from "./drawing";
 import { EventStream, type StreamState } from "./event_stream";
 import { tellOutside } from "./notifications";
 import { parseRoute, routeHash, type Route } from "./route";
-import { mergeSessions, SessionPages } from "./session_pages";
+import { mergeSessions, SessionPages, sortNewestFirst } from "./session_pages";
 import { ViewFold, type TranscriptFold } from "./view";
 import { clientKind, decisionWords, deviceName, receiptWords, visible } from "./words";
 import type {
@@ -231,9 +231,8 @@ export class AppState extends Drawn {
       if (workspace.pending_questions) questions.push(...(await api.questions(workspace.id)).items);
     });
     await inParallel(work);
-    sessions.sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
     this.fold = new ViewFold();
-    this.fold.loadSessions(sessions);
+    this.fold.loadSessions(sortNewestFirst(sessions));
     this.fold.loadAsks(approvals, questions);
     this.changed("workspaces", "sessions", "asks", "blocks");
   }

@@ -61,10 +61,15 @@ export class SessionPages {
   }
 }
 
+/** The one prompted last first. Those of the same moment keep the order that the server gave them. */
+export function sortNewestFirst(sessions: Session[]): Session[] {
+  return sessions.sort((a, b) => (a.updated_at < b.updated_at ? 1 : a.updated_at > b.updated_at ? -1 : 0));
+}
+
 /** Both lists in one, the one prompted last first. The first list keeps its order. */
 export function mergeSessions(shown: readonly Session[], added: readonly Session[]): Session[] {
   const known = new Set(shown.map((session) => session.id));
-  const left = added.filter((session) => !known.has(session.id)).sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
+  const left = sortNewestFirst(added.filter((session) => !known.has(session.id)));
   const merged: Session[] = [];
   for (const session of shown) {
     while (left[0] && left[0].updated_at > session.updated_at) merged.push(left.shift()!);

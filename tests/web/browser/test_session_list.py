@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,27 @@ async def test_all_of_many_sessions_can_be_reached_found_and_chosen(open_web: Op
         await page.get_by_role("button", name="All sessions").click()
         await page.get_by_label("Filter sessions").fill("")
         await expect(rows.first).to_contain_text("session 007", timeout=20_000)
+
+
+async def test_sessions_of_the_same_moment_keep_the_order_of_the_server(open_web: OpenWeb) -> None:
+    async def answer_with_one_time(route: Any) -> None:
+        answer = await route.fetch()
+        page = await answer.json()
+        await route.fulfill(
+            response=answer,
+            json=page | {"items": [one | {"updated_at": "2026-11-18T12:00:00.000Z"} for one in page["items"]]},
+        )
+
+    async with open_web() as web:
+        for number in range(60):
+            await web.server.session(title=f"session {number:03}")
+        window = await web.window()
+        await window.page.route("**/sessions?*", answer_with_one_time)
+        await window.page.reload()
+        await window.click("Older sessions")
+        await expect(window.page.locator("a.session")).to_have_count(60, timeout=20_000)
+        titles = await window.page.locator(".session-title").all_inner_texts()
+        assert titles == [f"session {number:03}" for number in reversed(range(60))]
 
 
 async def test_sessions_of_all_directories_show_what_runs_waits_and_is_queued(
