@@ -53,6 +53,9 @@ _ALLOWED_BY_RULE = (
 )
 
 _NEEDS_APPROVAL = (
+    # the shell takes a word with = for a variable only if it begins with a name, and a program named time never does
+    *("time a/b=1 ls", "time ./b=1", "time =b ls", "time A.B=1 ls", "time -p 1a=2 ls", "env time a/b=1 ls"),
+    *("command time A=1 ls", "time A=1 ls", "timeout 5 time A=1 ls", "xargs time A=1 ls", "\\time A=1 ls"),
     # unknown commands, and commands that change something
     *("rm -rf build", "touch x", "mkdir d", "mv a b", "cp a b", "chmod +x a", "python x.py", "python -c 'import os'"),
     *("make", "make test2", "make test install", "npm test", "npm install x", "curl https://example.com"),

@@ -26,6 +26,9 @@ def _agrees_with_bash(line: str) -> bool:
 
 @example("c1 } {")
 @example("`time x=2 c1`")
+@example("time =c1")
+@example("time ./x=2 c1")
+@example("time x+=2 c1")
 @example("!}! c1")
 @example("c1\n\\\n c2")
 @example("c1 && @x=1 c2")

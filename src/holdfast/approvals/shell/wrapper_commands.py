@@ -33,6 +33,8 @@ _OTHER_SHELLS: Final = frozenset({"zsh", "ksh", "ash", "mksh", "fish", "csh", "t
 _SHELL_OPTIONS: Final = "-ceuxl -o: --login --norc --noprofile"
 _SHELL_SETTINGS: Final = frozenset({"pipefail", "errexit", "nounset", "xtrace"})
 _DURATION: Final = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+_ANY_VARIABLE: Final = re.compile(r"[^=]*=")
+_SHELL_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _RUNNERS: Final = frozenset(
     {
         *("sudo", "doas", "su", "pkexec", "runuser", "chroot", "unshare", "nsenter", "setpriv", "systemd-run"),
@@ -91,16 +93,20 @@ def _wrapper(name: str, options: str = "", *, duration: bool = False) -> Callabl
 
 
 def _env(args: Argv) -> Unwrapped:
-    """Only variables may come before the command. Options such as ``-i`` also remove variables that keep git safe."""
-    return _assigning("env", args, options="")
+    """Only variables may come before the command. Options such as ``-i`` also remove variables that keep git safe.
+
+    Every word with ``=`` is a variable, also one like ``A.B=1``.
+    """
+    return _assigning("env", args, options="", variables=_ANY_VARIABLE)
 
 
 def _time(args: Argv) -> Unwrapped:
-    return _assigning("time", args, options="-p")
+    """As for the shell, a word that does not begin with a name is the command, for example ``./a=1``."""
+    return _assigning("time", args, options="-p", variables=_SHELL_VARIABLE)
 
 
-def _assigning(name: str, args: Argv, *, options: str) -> Unwrapped:
-    """Variable assignments, then the command. Every word with ``=`` is an assignment, also one like ``A.B=1``."""
+def _assigning(name: str, args: Argv, *, options: str, variables: re.Pattern[str]) -> Unwrapped:
+    """Variable assignments, then the command."""
     parsed = parse_options(args, options, mixed=False)
     if isinstance(parsed, NotUnderstood):
         return UnknownInner(f"{name!r} has unknown options")
@@ -108,9 +114,9 @@ def _assigning(name: str, args: Argv, *, options: str) -> Unwrapped:
     for position, arg in enumerate(parsed.operands):
         if not arg.literal or arg.text == "-":
             return UnknownInner(f"the command that {name!r} runs is not known before it runs")
-        variable, equals, value = arg.text.partition("=")
-        if not equals:
+        if variables.match(arg.text) is None:
             return InnerCommand(parsed.operands[position:], tuple(assigns))
+        variable, _, value = arg.text.partition("=")
         assigns.append(Assign(variable, Arg(value), exported=True))
     return None
 
