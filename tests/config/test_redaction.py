@@ -235,6 +235,8 @@ def test_a_secret_with_several_lines_keeps_the_number_of_lines() -> None:
 @example(parts=[LONG, LONG], cuts=[4_096, 4_999, 5_001])
 @example(parts=["x", TOKEN], cuts=[1, 2])
 @example(parts=[SPACED], cuts=list(range(28)))
+@example(parts=["aws_secret_access_key = 'a1/+a1/+a1/", "aws_secret_access_key = '" + "a1/+" * 10], cuts=[57])
+@example(parts=["aws_secret_access_key = '" + ("a1/+" * 10)[:39], "aws_secret_access_key = '" + "a1/+" * 10], cuts=[])
 def test_any_chunking_gives_the_output_of_the_whole_text(parts: list[str], cuts: list[int]) -> None:
     text = "".join(parts)
     found = Redactor(map(Secret, (PLANTED, SPACED, LONG)), key_patterns=True)

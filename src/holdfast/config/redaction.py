@@ -216,7 +216,7 @@ class _Finder:
                 span = pattern.find(text, at, before=before)
                 if span:
                     found.append(span)
-                at = text.find(pattern.prefix, span[1] if span else at + 1)
+                at = text.find(pattern.prefix, at + 1)  # it may begin inside another key
         if self.encoded:
             found += self._encoded_spans(text)
         return _join(sorted(found)) if len(found) > 1 else found
@@ -258,8 +258,9 @@ class _Finder:
                 end = run.end() if run else at
                 if end == size and size - at < pattern.longest:
                     best = at
-                # A run that ended before its limit ends there for every start inside it.
-                at = text.find(pattern.prefix, end if at < end < at + pattern.longest else at + 1)
+                # A run that ended before its limit ends there for every prefix inside it; one may begin at its end.
+                inside = end - len(pattern.prefix) if end < at + pattern.longest else at
+                at = text.find(pattern.prefix, max(at, inside) + 1)
         return best
 
     def _open_encoded(self, text: str) -> int:
