@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from holdfast.tools.process import landlock
 from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, RunningCommand
 from holdfast.tools.process.mount_namespace import NamespaceView, enter_namespace
 from holdfast.tools.process.process_table import Process, find_process, tree_below
-from holdfast.tools.process.sandbox import Confinement, probe_sandboxes
+from holdfast.tools.process.sandbox import Confinement, Ruleset, probe_sandboxes
 from holdfast.tools.process.supervisor import CommandRequest
 from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready, wait_until_dead
 
@@ -33,14 +33,12 @@ _PR_SET_DUMPABLE = 4
 
 
 @pytest.fixture
-def scope() -> Iterator[int]:
-    ruleset = landlock.make_scope_ruleset()
-    yield ruleset
-    os.close(ruleset)
+def scope() -> Ruleset:
+    return Ruleset(landlock.make_scope_ruleset())
 
 
 def run_confined(
-    script: str, view: NamespaceView, scope: int, *, directory: Path = Path("/"), user: int | None = None
+    script: str, view: NamespaceView, scope: Ruleset, *, directory: Path = Path("/"), user: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     def confine() -> None:
         if user is not None:
@@ -49,7 +47,7 @@ def run_confined(
             os.setresuid(user, user, user)
             ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         enter_namespace(view, directory=str(directory))
-        landlock.restrict_thread(scope)
+        landlock.restrict_thread(scope.fileno())
 
     return subprocess.run(
         ["/bin/bash", "-c", script],
@@ -69,7 +67,7 @@ async def launcher() -> AsyncIterator[CommandLauncher]:
     await found.close()
 
 
-async def start(launcher: CommandLauncher, spec: CommandSpec, scope: int, view: NamespaceView) -> RunningCommand:
+async def start(launcher: CommandLauncher, spec: CommandSpec, scope: Ruleset, view: NamespaceView) -> RunningCommand:
     return await launcher.start(msgspec.structs.replace(spec, confinement=Confinement(scope, view)))
 
 
@@ -88,7 +86,7 @@ def test_a_request_with_a_view_is_unpacked_as_it_was() -> None:
 
 
 @pytest.mark.promise("C7")
-async def test_stubborn_commands_in_namespaces_can_be_killed(launcher: CommandLauncher, scope: int) -> None:
+async def test_stubborn_commands_in_namespaces_can_be_killed(launcher: CommandLauncher, scope: Ruleset) -> None:
     for name, stubborn in STUBBORN_COMMANDS.items():
         running = await start(launcher, command(stubborn.script, mark := f"call_{name}"), scope, NamespaceView())
         members = await until_ready(running, stubborn.ready)
@@ -98,7 +96,7 @@ async def test_stubborn_commands_in_namespaces_can_be_killed(launcher: CommandLa
         running.stop_reading()
 
 
-async def test_confined_and_unconfined_commands_alternate(launcher: CommandLauncher, scope: int) -> None:
+async def test_confined_and_unconfined_commands_alternate(launcher: CommandLauncher, scope: Ruleset) -> None:
     """The process that waits for a confined command is not used for an unconfined one, and does not stay."""
     for _ in range(3):
         spec = command("echo x > /dev/null; readlink /proc/self/ns/mnt; exit 3", "call_a")
@@ -110,7 +108,7 @@ async def test_confined_and_unconfined_commands_alternate(launcher: CommandLaunc
         assert plain.exit_code == confined.exit_code == 3
 
 
-async def test_no_namespace_of_a_command_stays_when_it_has_ended(launcher: CommandLauncher, scope: int) -> None:
+async def test_no_namespace_of_a_command_stays_when_it_has_ended(launcher: CommandLauncher, scope: Ruleset) -> None:
     def kept() -> list[str]:
         found = []
         for process in tree_below(os.getpid()):
@@ -126,7 +124,7 @@ async def test_no_namespace_of_a_command_stays_when_it_has_ended(launcher: Comma
         pass
 
 
-async def test_a_confined_program_can_have_pipes(launcher: CommandLauncher, scope: int) -> None:
+async def test_a_confined_program_can_have_pipes(launcher: CommandLauncher, scope: Ruleset) -> None:
     spec = msgspec.structs.replace(command("read x; echo $x >&2; echo out; exec cat", "call_a"), piped=True)
     for _ in range(2):
         running = await start(launcher, spec, scope, NamespaceView())
@@ -138,7 +136,7 @@ async def test_a_confined_program_can_have_pipes(launcher: CommandLauncher, scop
         assert await output_of(running) == "out\nsecond\n"
 
 
-async def test_a_program_that_does_not_exist_is_reported(launcher: CommandLauncher, scope: int) -> None:
+async def test_a_program_that_does_not_exist_is_reported(launcher: CommandLauncher, scope: Ruleset) -> None:
     spec = msgspec.structs.replace(command("", "call_a"), argv=("/no/such/program",))
     for _ in range(2):
         with pytest.raises(ToolError, match="No such file or directory"):
@@ -154,7 +152,9 @@ async def test_without_a_ruleset_for_signals_nothing_is_started(launcher: Comman
     assert not (tmp_path / "new").exists()
 
 
-async def test_a_path_that_became_a_link_ends_the_start(launcher: CommandLauncher, scope: int, tmp_path: Path) -> None:
+async def test_a_path_that_became_a_link_ends_the_start(
+    launcher: CommandLauncher, scope: Ruleset, tmp_path: Path
+) -> None:
     """A job of the same workspace could exchange a directory between the plan and the start."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "workspace").mkdir()
@@ -167,7 +167,7 @@ async def test_a_path_that_became_a_link_ends_the_start(launcher: CommandLaunche
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-async def test_a_waiting_process_ends_with_its_supervisors(launcher: CommandLauncher, scope: int) -> None:
+async def test_a_waiting_process_ends_with_its_supervisors(launcher: CommandLauncher, scope: Ruleset) -> None:
     await output_of(await start(launcher, command("true", "call_a"), scope, NamespaceView()))
     await output_of(await start(launcher, command("true", "call_b"), scope, NamespaceView()))
     assert launcher.pid is not None
@@ -183,7 +183,7 @@ def _wait_for_two_below(pid: int) -> list[Process]:
     return found
 
 
-def test_a_command_has_no_privileges_and_its_own_devices(scope: int) -> None:
+def test_a_command_has_no_privileges_and_its_own_devices(scope: Ruleset) -> None:
     script = (
         "grep -E '^(CapPrm|CapEff|CapInh|CapAmb|NoNewPrivs)' /proc/self/status; ls /dev;"
         " echo x > /dev/null && head -c 1 /dev/zero > /dev/shm/x && test -s /dev/shm/x && echo devices;"
@@ -214,7 +214,7 @@ def test_a_command_has_no_privileges_and_its_own_devices(scope: int) -> None:
         "umount {workspace}/config; mount -o remount,bind,rw {workspace}/config",
     ],
 )
-def test_nested_namespaces_reveal_and_change_nothing(scope: int, tmp_path: Path, attack: str) -> None:
+def test_nested_namespaces_reveal_and_change_nothing(scope: Ruleset, tmp_path: Path, attack: str) -> None:
     hidden, workspace = tmp_path / "hidden", tmp_path / "workspace"
     for directory in (hidden, workspace):
         directory.mkdir()
@@ -248,7 +248,9 @@ _HOSTILE_LINES = (
 )
 
 
-def test_hostile_lines_change_and_reveal_nothing(scope: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_lines_change_and_reveal_nothing(
+    scope: Ruleset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outside, hidden, workspace = tmp_path / "outside", tmp_path / "hidden", tmp_path / "workspace"
     for directory in (outside, hidden, workspace):
         directory.mkdir()
@@ -280,7 +282,7 @@ def test_hostile_lines_change_and_reveal_nothing(scope: int, tmp_path: Path, mon
         bystander.kill()
 
 
-def test_a_workspace_among_the_devices_is_seen(scope: int) -> None:
+def test_a_workspace_among_the_devices_is_seen(scope: Ruleset) -> None:
     if not os.access("/dev/shm", os.W_OK):
         pytest.skip("there is no /dev/shm")
     directory = Path(tempfile.mkdtemp(dir="/dev/shm", prefix="holdfast-test-"))
@@ -306,7 +308,7 @@ def test_a_workspace_among_the_devices_is_seen(scope: int) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_an_ordinary_user_is_confined_in_a_user_namespace(scope: int) -> None:
+def test_an_ordinary_user_is_confined_in_a_user_namespace(scope: Ruleset) -> None:
     directory = Path(tempfile.mkdtemp(prefix="holdfast-test-"))
     try:
         for name in ("workspace", "hidden", "other"):
@@ -337,7 +339,7 @@ def test_a_low_limit_of_open_files_is_enough() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 async def test_a_command_sees_what_was_mounted_after_its_process_was_prepared(
-    launcher: CommandLauncher, scope: int, tmp_path: Path
+    launcher: CommandLauncher, scope: Ruleset, tmp_path: Path
 ) -> None:
     for name in ("first", "second"):
         await output_of(await start(launcher, command("true", "call_a"), scope, NamespaceView()))
@@ -355,7 +357,7 @@ async def test_a_command_sees_what_was_mounted_after_its_process_was_prepared(
             subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-async def test_a_prepared_process_is_not_used_with_another_network(launcher: CommandLauncher, scope: int) -> None:
+async def test_a_prepared_process_is_not_used_with_another_network(launcher: CommandLauncher, scope: Ruleset) -> None:
     mine = os.readlink("/proc/self/ns/net")
     for network in (True, False, False, True, True):
         running = await start(

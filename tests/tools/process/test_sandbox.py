@@ -16,6 +16,7 @@ from holdfast.tools.process.mount_namespace import enter_namespace
 from holdfast.tools.process.sandbox import (
     CommandSandbox,
     Confinement,
+    Ruleset,
     SandboxAvailability,
     SandboxBackend,
     probe_sandboxes,
@@ -82,7 +83,7 @@ def _confine_process(confinement: Confinement, directory: Path) -> None:
     if confinement.view is not None:
         enter_namespace(confinement.view, directory=str(directory))
     if confinement.ruleset is not None:
-        landlock.restrict_thread(confinement.ruleset)
+        landlock.restrict_thread(confinement.ruleset.fileno())
 
 
 @pytest.fixture(params=ALL)
@@ -195,6 +196,35 @@ def test_a_workspace_that_contains_a_hidden_directory_can_be_written(tmp_path: P
         done = directory.run("echo x > project/new; cat .local/holdfast/database", mode="workspace-write")
         assert (directory.workspace / "project" / "new").exists(), done.stderr
         assert done.stdout == ""
+
+
+@_needs("landlock")
+def test_a_ruleset_that_another_command_replaced_is_open_until_its_own_command_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The descriptor could be one of other rules by then, or of none."""
+    # Other tests change the directories above this one.
+    monkeypatch.setattr(landlock, "listed_directories", lambda _: {str(tmp_path)})
+    hidden = tmp_path / "holdfast"
+    hidden.mkdir()
+    limits = sandbox_limits(tmp_path, writes_workspace=False, temporary=tmp_path, hidden=(hidden,))
+    sandboxes = CommandSandbox(backend="landlock")
+
+    def ruleset() -> Ruleset:
+        found = sandboxes.confine(("true",), limits, backend="landlock", directory=tmp_path).confinement.ruleset
+        assert found is not None
+        return found
+
+    first = ruleset()
+    assert ruleset() is first
+    (tmp_path / "new").mkdir()
+    assert ruleset() is not first
+    descriptor = first.fileno()
+    os.fstat(descriptor)
+    del first
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    sandboxes.close()
 
 
 def test_namespaces_are_preferred_to_bubblewrap_and_both_to_landlock() -> None:

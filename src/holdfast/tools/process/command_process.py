@@ -311,7 +311,7 @@ def _make_offer(
     """Offer a command to the program; return our ends of its pipes, too. No offer if the program has ended."""
     ends = [os.pipe(), os.pipe()[::-1], os.pipe()] if command.piped else [os.pipe()]
     pipes, sent = CommandPipes(ours for ours, _ in ends), [theirs for _, theirs in ends]
-    ruleset = [] if command.confinement.ruleset is None else [command.confinement.ruleset]
+    ruleset = [] if command.confinement.ruleset is None else [command.confinement.ruleset.fileno()]
     view = command.confinement.view
     kind = CommandKind(command.piped, in_namespace=view is not None, network=view is None or view.network)
     program.has_free_supervisor = False

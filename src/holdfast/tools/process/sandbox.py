@@ -11,6 +11,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,11 +67,28 @@ class SandboxAvailability(Value, frozen=True):
                 return ()
 
 
+class Ruleset:
+    """A Landlock ruleset. Its descriptor is open until nobody can use it any more.
+
+    A command may be about to start with a ruleset that another one has just replaced. If that closed it, the descriptor
+    could be one of other rules by then.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
 class Confinement(NamedTuple):
     """What a supervisor does to confine a command."""
 
-    ruleset: int | None = None
-    """The descriptor of a Landlock ruleset to apply before the start."""
+    ruleset: Ruleset | None = None
+    """To be applied before the start."""
     view: NamespaceView | None = None
     """What the command sees in namespaces of its own."""
 
@@ -93,13 +111,14 @@ _ONLY: Mapping[SandboxBackend, SandboxAvailability] = {
 
 
 class CommandSandbox:
-    """Confines commands. Probes the machine once, and keeps Landlock rulesets."""
+    """Confines commands. Probes the machine once, and keeps Landlock rulesets, for threads that use it at once."""
 
     def __init__(self, *, backend: SandboxBackend | None = None) -> None:
         self._available = _ONLY[backend] if backend else None
         self._probing = asyncio.Lock()
-        self._scope: int | None = None
-        self._rulesets: dict[SandboxLimits, tuple[int, tuple[object, ...]]] = {}
+        self._lock = threading.Lock()
+        self._scope: Ruleset | None = None
+        self._rulesets: dict[SandboxLimits, tuple[Ruleset, tuple[object, ...]]] = {}
 
     async def availability(self) -> SandboxAvailability:
         async with self._probing:
@@ -135,37 +154,36 @@ class CommandSandbox:
                 return ConfinedCommand(argv, Confinement(self._ruleset(limits)))
 
     def close(self) -> None:
-        for ruleset, _ in self._rulesets.values():
-            os.close(ruleset)
-        self._rulesets.clear()
-        if self._scope is not None:
-            os.close(self._scope)
+        with self._lock:
+            self._rulesets.clear()
             self._scope = None
 
-    def _scope_ruleset(self) -> int:
-        if self._scope is None:
-            self._scope = landlock.make_scope_ruleset()
-        return self._scope
+    def _scope_ruleset(self) -> Ruleset:
+        with self._lock:
+            if self._scope is None:
+                self._scope = Ruleset(landlock.make_scope_ruleset())
+            return self._scope
 
-    def _ruleset(self, limits: SandboxLimits) -> int:
+    def _ruleset(self, limits: SandboxLimits) -> Ruleset:
         stamps = tuple(_stamp(path) for path in sorted(landlock.listed_directories(limits.hidden)))
-        known = self._rulesets.pop(limits, None)
-        if known and known[1] == stamps:
+        with self._lock:
+            known = self._rulesets.pop(limits, None)
+            if known is None or known[1] != stamps:
+                if len(self._rulesets) >= _MAX_RULESETS:
+                    del self._rulesets[next(iter(self._rulesets))]
+                known = Ruleset(_make_ruleset(limits)), stamps
             self._rulesets[limits] = known
             return known[0]
-        if known:
-            os.close(known[0])
-        if len(self._rulesets) >= _MAX_RULESETS:
-            os.close(self._rulesets.pop(next(iter(self._rulesets)))[0])
-        ruleset = landlock.make_ruleset(
-            writable=limits.writable,
-            hidden=limits.hidden,
-            visible=limits.visible,
-            private_writable=limits.private_writable,
-            network=limits.network,
-        )
-        self._rulesets[limits] = ruleset, stamps
-        return ruleset
+
+
+def _make_ruleset(limits: SandboxLimits) -> int:
+    return landlock.make_ruleset(
+        writable=limits.writable,
+        hidden=limits.hidden,
+        visible=limits.visible,
+        private_writable=limits.private_writable,
+        network=limits.network,
+    )
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
