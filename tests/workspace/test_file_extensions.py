@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.errors import BadRequest
+from holdfast.extend import file_extensions
+from holdfast.extend.file_extensions import FileExtensions
+from holdfast.extend.front_matter import SourceFolder
+from holdfast.extend.source_folders import source_folders
+from holdfast.locations import Locations
 from holdfast.schema.api.request_bodies import AcceptPlanBody
 from holdfast.schema.events import ApprovalRequested, ExtensionChanged, MessageFinished, SessionUpdated
 from holdfast.schema.messages import Message, Shell, Text
@@ -102,6 +109,31 @@ async def test_a_bad_skill_has_a_state_that_says_why(tmp_path: Path) -> None:
 
 async def statuses(harness: AppHarness) -> tuple[Any, ...]:
     return (await harness.app.services.extensions.list_statuses(harness.workspace_id, wait=0)).items
+
+
+def test_two_runs_that_begin_at_once_read_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reads in a thread of its own, and one may be in the middle when the other begins."""
+    skill(tmp_path / "work/.holdfast/skills", "release")
+    locations = Locations.from_env({"HOLDFAST_HOME": str(tmp_path / "home")})
+    files = FileExtensions(tmp_path / "work", locations, env={"HOME": str(tmp_path)})
+    is_inside, may_go_on = threading.Event(), threading.Event()
+
+    def wait_once(*arguments: Any, **names: Any) -> tuple[SourceFolder, ...]:
+        if not is_inside.is_set():
+            is_inside.set()
+            assert may_go_on.wait(30)
+        return source_folders(*arguments, **names)
+
+    monkeypatch.setattr(file_extensions, "source_folders", wait_once)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(files.read, trusted=True)
+        assert is_inside.wait(30)
+        try:
+            second = files.read(trusted=True)
+        finally:
+            may_go_on.set()
+        found = [[one.name for one in read.usable_skills] for read in (first.result(), second)]
+    assert found == [["release"], ["release"]]
 
 
 def test_without_files_no_yaml_is_imported() -> None:

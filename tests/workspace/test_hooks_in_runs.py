@@ -6,16 +6,19 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.config import PolicyFile
+from holdfast.config import Config, PolicyFile
 from holdfast.errors import ConfigError
+from holdfast.extend.hooks.workspace_hooks import WorkspaceHooks
 from holdfast.models.model_script import ScriptedCall, ScriptedText
 from holdfast.schema.events import ApprovalRequested, MessageFinished, RunFinished
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Notice, Part, ToolResult, text_of
 from holdfast.schema.runs import Run
 from tests.support.app_harness import AppHarness, open_app_harness, saying
@@ -54,6 +57,10 @@ async def notices_of(harness: AppHarness, run: Run) -> list[Notice]:
     return [part for part in await parts_of(harness, run) if isinstance(part, Notice)]
 
 
+async def _announce_to_nobody(_status: ExtensionStatus) -> None:
+    pass
+
+
 def hooks_shown(result: ToolResult) -> list[tuple[str, str]]:
     return [(one["name"], one["outcome"]) for one in result.display.get("hooks", ())]
 
@@ -85,6 +92,32 @@ async def test_a_hook_denies_a_call_and_the_reason_reaches_the_model(tmp_path: P
         assert (shown["name"], shown["event"], shown["outcome"]) == ("guard", "before_tool", "denied")
         assert shown["seconds"] > 0
         assert not (harness.directory / "made-by-the-agent").exists()
+
+
+async def test_a_run_that_begins_while_the_hooks_are_read_for_another_one_waits_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would begin without them."""
+    load, is_inside, may_go_on = WorkspaceHooks._load, threading.Event(), threading.Event()
+
+    def load_slowly(self: WorkspaceHooks, config: Config, *, trusted: bool) -> None:
+        is_inside.set()
+        assert may_go_on.wait(30)
+        load(self, config, trusted=trusted)
+
+    monkeypatch.setattr(WorkspaceHooks, "_load", load_slowly)
+    config = hook(tmp_path, "guard", "exit 2", tools=["ba*"])
+    async with open_app_harness(tmp_path, saying(TOUCH, "done"), config=config) as harness:
+        setup = await harness.app.open_workspaces.require(harness.workspace_id).setup()
+        hooks = WorkspaceHooks(tmp_path, home=None, launcher=harness.app.shared.launcher, announce=_announce_to_nobody)
+        reading = [asyncio.create_task(hooks.refresh(setup.config, trusted=True)) for _ in range(2)]
+        assert await asyncio.to_thread(is_inside.wait, 30)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [task.done() for task in reading] == [False, False]
+        may_go_on.set()
+        await asyncio.gather(*reading)
+        assert hooks.has_any
 
 
 async def test_a_hook_gets_one_object_and_variables(tmp_path: Path) -> None:

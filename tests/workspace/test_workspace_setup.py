@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from holdfast.config.env_files import find_deep_env_files
 from holdfast.errors import ConfigError
+from holdfast.schema.approvals import Subject
+from holdfast.workspace import workspace_setup
 from holdfast.workspace.workspace_setup import ConfiguredWorkspace
 from tests.support.app_harness import open_app_harness
 
@@ -69,3 +73,34 @@ async def test_every_caller_gets_the_error_of_an_invalid_configuration(workspace
     workspace.forget_setup()
     results = await asyncio.gather(*(workspace.setup() for _ in range(3)), return_exceptions=True)
     assert all(isinstance(result, ConfigError) for result in results)
+
+
+@pytest.mark.promise("W8")
+async def test_a_search_waits_for_the_secrets_that_another_one_is_still_finding(
+    workspace: ConfiguredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both may show the same file, so neither may run before its secrets are masked."""
+    secret = "q7Hn2vRk9sTd4mWx8bLc"
+    deep = workspace.path / "a/b/c/d/e/.env"
+    deep.parent.mkdir(parents=True)
+    deep.write_text(f"API_KEY={secret}\n")
+    await workspace.setup()
+    is_inside, may_go_on = threading.Event(), threading.Event()
+
+    def find(directory: Path) -> tuple[Path, ...]:
+        is_inside.set()
+        assert may_go_on.wait(30)
+        return find_deep_env_files(directory)
+
+    monkeypatch.setattr(workspace_setup, "find_deep_env_files", find)
+
+    async def search() -> str:
+        await workspace.mask_files_of(Subject("grep", "reads", "grep API_KEY"))
+        return workspace.redactor.redact(secret)
+
+    first = asyncio.create_task(search())
+    assert await asyncio.to_thread(is_inside.wait, 30)
+    second = asyncio.create_task(search())
+    await asyncio.wait({second}, timeout=0.1)
+    may_go_on.set()
+    assert secret not in (await second, await first)

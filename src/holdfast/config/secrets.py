@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -189,13 +190,20 @@ def key_sources(settings: Settings) -> Iterator[tuple[KeyPath, KeySource]]:
 
 def secret_variables(settings: Settings) -> frozenset[str]:
     """Names of variables that hold keys. They are removed from the environment of tools, hooks and extensions (W8)."""
-    names = {"HOLDFAST_TOKEN", FLEET_TOKEN_VARIABLE, "HOLDFAST_STORE", "PGPASSWORD"}
-    names.update(variable for provider in PROVIDERS.values() for variable in provider.key_env)
-    names.update(variable for variables in SEARCH_VARIABLES.values() for variable in variables)
+    names = set(_known_variables())
     names.update(source.argument for _, source in key_sources(settings) if source.kind == "env")
     for header, value in _headers(settings):
         if value.startswith("env:") and is_secret_name(f"{header} {value}"):
             names.add(value.removeprefix("env:"))
+    return frozenset(names)
+
+
+@cache
+def _known_variables() -> frozenset[str]:
+    """Those that hold keys whatever the settings are."""
+    names = {"HOLDFAST_TOKEN", FLEET_TOKEN_VARIABLE, "HOLDFAST_STORE", "PGPASSWORD"}
+    names.update(variable for provider in PROVIDERS.values() for variable in provider.key_env)
+    names.update(variable for variables in SEARCH_VARIABLES.values() for variable in variables)
     return frozenset(names)
 
 

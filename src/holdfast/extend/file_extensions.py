@@ -64,6 +64,34 @@ class ExtensionFiles(Value, frozen=True):
         return found
 
 
+class _ExtensionPlaces:
+    """The folders in which files are looked for. Most of them do not exist, so finding that out is cheap."""
+
+    def __init__(
+        self,
+        key: tuple[Path, bool],
+        folders: Mapping[FileKind, tuple[SourceFolder, ...]],
+        of_project: tuple[tuple[FileKind, Path], ...],
+    ) -> None:
+        self.key = key
+        """The root of the repository, and whether the directory is trusted."""
+        self._folders = folders
+        self._of_project = of_project
+        self._search = FolderSearch(folder.path for found in folders.values() for folder in found)
+        self._project_search = FolderSearch(path for _, path in of_project)
+
+    def existing(self) -> dict[FileKind, tuple[SourceFolder, ...]]:
+        found = self._search.existing()
+        return {
+            kind: tuple(folder for folder in folders if folder.path in found) if found else ()
+            for kind, folders in self._folders.items()
+        }
+
+    def existing_of_project(self) -> tuple[tuple[FileKind, str], ...]:
+        found = self._project_search.existing()
+        return tuple((kind, str(path)) for kind, path in self._of_project if path in found) if found else ()
+
+
 class FileExtensions:
     """Reads the files of one workspace. They are looked at each time, and read again only if they changed.
 
@@ -85,47 +113,33 @@ class FileExtensions:
         self._locations = locations
         self._env = env
         self._files = MarkdownFiles()
-        self._folders_key: tuple[Path, bool] | None = None
-        self._folders: dict[FileKind, tuple[SourceFolder, ...]] = {}
-        self._project_folders: tuple[tuple[FileKind, Path], ...] = ()
-        self._search = self._project_search = FolderSearch()
+        self._places: _ExtensionPlaces | None = None
         self.found = ExtensionFiles()
         """As they were when they were last read."""
 
     def read(self, *, trusted: bool, root: Path | None = None) -> ExtensionFiles:
         """Read what changed. ``root``: that of the repository, if the caller knows it. Blocking."""
-        folders = self._existing_folders(root or repository_root(self._directory), trusted=trusted)
+        places = self._places_in(root or repository_root(self._directory), trusted=trusted)
+        folders = places.existing()
         self.found = ExtensionFiles(
             read_skills(folders["skills"], self._files),
             read_commands(folders["commands"], self._files),
             read_agents(folders["agents"], self._files),
-            () if trusted else self._untrusted_folders(),
+            () if trusted else places.existing_of_project(),
         )
         return self.found
 
-    def _existing_folders(self, root: Path, *, trusted: bool) -> dict[FileKind, tuple[SourceFolder, ...]]:
-        """Most of the folders do not exist, so finding that out is cheap."""
-        key = (root, trusted)
-        if key != self._folders_key:
-            self._folders_key = key
-            self._folders = {
+    def _places_in(self, root: Path, *, trusted: bool) -> _ExtensionPlaces:
+        """Where to look. Several threads may ask at once, so what is kept is never incomplete."""
+        kept = self._places
+        if kept is None or kept.key != (root, trusted):
+            folders = {
                 kind: source_folders(kind, self._directory, locations=self._locations, env=self._env, trusted=trusted)
                 for kind in _KINDS
             }
-            self._project_folders = tuple(
-                (kind, folder.path) for kind in _KINDS for folder in project_folders(kind, self._directory)
-            )
-            self._search = FolderSearch(folder.path for folders in self._folders.values() for folder in folders)
-            self._project_search = FolderSearch(path for _, path in self._project_folders)
-        found = self._search.existing()
-        return {
-            kind: tuple(folder for folder in folders if folder.path in found) if found else ()
-            for kind, folders in self._folders.items()
-        }
-
-    def _untrusted_folders(self) -> tuple[tuple[FileKind, str], ...]:
-        found = self._project_search.existing()
-        return tuple((kind, str(path)) for kind, path in self._project_folders if path in found) if found else ()
+            of_project = [(kind, folder.path) for kind in _KINDS for folder in project_folders(kind, self._directory)]
+            kept = self._places = _ExtensionPlaces((root, trusted), folders, tuple(of_project))
+        return kept
 
     def find_untrusted(self, kind: FileKind) -> dict[str, str]:
         """The paths, by name, of what a project that is not trusted would add. Nothing in them is read. Blocking."""

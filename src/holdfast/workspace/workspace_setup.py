@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -115,10 +116,14 @@ class _CachedMasks(msgspec.Struct, frozen=True):
 
 
 class _EnvFiles:
-    """The secrets in the ``.env`` files of a workspace. Files are read again if they changed."""
+    """The secrets in the ``.env`` files of a workspace. Files are read again if they changed.
+
+    Threads wait for each other: what one is looking for, the other may be about to show.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._lock = threading.Lock()
         self._files: tuple[Path, ...] = ()
         self._searched_at = -_ENV_SEARCH_SECONDS
         self._stamps: tuple[object, ...] | None = None
@@ -128,17 +133,22 @@ class _EnvFiles:
 
     def add(self, files: tuple[Path, ...], *, deep: bool) -> frozenset[Secret]:
         """Count these files as well, and with ``deep`` those at any depth; return all secrets. Blocking."""
-        now = time.monotonic()
-        if deep and now - self._searched_deep_at >= _ENV_SEARCH_SECONDS:
-            self._searched_deep_at = now
-            files = (*files, *find_deep_env_files(self._directory))
-        self._named |= dict.fromkeys(files)
-        for file in list(self._named)[:-_MAX_NAMED_ENV_FILES]:
-            del self._named[file]
-        return self.read()
+        with self._lock:
+            now = time.monotonic()
+            if deep and now - self._searched_deep_at >= _ENV_SEARCH_SECONDS:
+                files = (*files, *find_deep_env_files(self._directory))
+                self._searched_deep_at = now
+            self._named |= dict.fromkeys(files)
+            for file in list(self._named)[:-_MAX_NAMED_ENV_FILES]:
+                del self._named[file]
+            return self._read()
 
     def read(self) -> frozenset[Secret]:
         """Return the same object as long as nothing changed. Blocking."""
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> frozenset[Secret]:
         now = time.monotonic()
         if now - self._searched_at >= _ENV_SEARCH_SECONDS:
             self._files, self._searched_at = find_env_files(self._directory), now

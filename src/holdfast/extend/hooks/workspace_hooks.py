@@ -94,15 +94,18 @@ class WorkspaceHooks:
         self._known: tuple[Mapping[Any, Any], bool] | None = None
         self._numbers = itertools.count(1)
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
+        self._refreshing = asyncio.Lock()
         self._started_sessions: set[str] = set()
         self.programs: tuple[str, ...] = ()
         """Files of the directory that hooks run. Writing one always needs approval."""
 
     async def refresh(self, config: Config, *, trusted: bool) -> None:
-        known = self._known
-        if known is None or known[0] is not config.origins or known[1] != trusted:  # the files were read again
-            self._known = (config.origins, trusted)
-            await asyncio.to_thread(self._load, config, trusted=trusted)
+        """A run that begins meanwhile waits: it must not begin without the hooks that are being read."""
+        async with self._refreshing:
+            known = self._known
+            if known is None or known[0] is not config.origins or known[1] != trusted:  # the files were read again
+                await asyncio.to_thread(self._load, config, trusted=trusted)
+                self._known = (config.origins, trusted)
 
     def statuses(self) -> list[ExtensionStatus]:
         return [*(self._status(one.hook) for one in self._active), *self._inactive]
