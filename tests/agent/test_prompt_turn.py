@@ -97,6 +97,22 @@ async def test_a_steer_during_the_last_step_continues_the_turn(tmp_path: Path) -
         assert kinds.count(RunJoined) == 1
 
 
+async def test_the_end_of_an_answer_that_is_cancelled_needs_no_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn knows what it leaves open: a read would delay the end that everybody waits for."""
+    scripted = scripted_model((ScriptedText("half an "), ScriptedWait("mid"), ScriptedText("answer")))
+    async with open_turns(tmp_path, scripted) as harness:
+        accepted = await harness.accept("first")
+        await scripted.barrier("mid").reached.wait()
+        reads: list[object] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(harness.store, "_read", reads.append)
+            await harness.engine.cancel_session("ses_1")
+        assert not reads
+        assert (await harness.ended(accepted)).text == "half an "
+
+
 @pytest.mark.promise("C5", "C6", "R7", "R8")
 async def test_a_cancel_during_the_stream_keeps_the_text_and_a_valid_history(tmp_path: Path) -> None:
     scripted = scripted_model((ScriptedText("half an "), ScriptedWait("mid"), ScriptedText("answer")), "next answer")

@@ -142,6 +142,22 @@ async def test_a_response_that_is_not_read_to_its_end_closes_the_connection_at_o
         await asyncio.wait_for(server.closed.wait(), 30)
 
 
+async def test_a_reader_that_is_cancelled_closes_the_connection_before_anything_else_happens(
+    connections: DirectConnections,
+) -> None:
+    server = Server(CHUNKED, OK)
+    async with serve_connections(server.serve) as port:
+        response = await send(connections, port)
+        reading = asyncio.create_task(response.read())
+        await asyncio.sleep(0)
+        assert response._connection.is_open
+        reading.cancel()
+        assert not response._connection.is_open
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await asyncio.wait_for(server.closed.wait(), 30)
+
+
 async def test_a_connection_that_the_server_closed_is_not_used_again(connections: DirectConnections) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n{}")

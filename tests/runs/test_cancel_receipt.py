@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -533,23 +534,49 @@ async def test_cancels_that_were_refused_are_written_before_an_end_also_if_a_lat
     assert [event.run.id for event in await harness.events() if isinstance(event, RunStarted)] == ["work-1"]
 
 
-@pytest.mark.promise("C3")
-async def test_a_receipt_that_cannot_wait_for_the_database_says_that_it_is_not_stored_and_why(tmp_path: Path) -> None:
+@asynccontextmanager
+async def database_that_hangs(
+    directory: Path, *, intents: IntentFile | None = None
+) -> AsyncIterator[tuple[EngineHarness, ControlledStore]]:
+    """The run ``work-1`` is active, no commit returns any more, and receipts do not wait for one."""
     limits = replace(DEFAULT_LIMITS, receipt_seconds=0.01, stop_seconds=20)
-    async with open_harness(tmp_path / "own.db", controlled=True, limits=limits) as harness:
+    async with open_harness(directory / "own.db", controlled=True, limits=limits, intents=intents) as harness:
         await harness.session()
         harness.turns.scripts["work"] = working
         await harness.accept("work", run_id="work-1")
         await harness.gates.arrived("working")
         assert isinstance(harness.store, ControlledStore)
         harness.store.open.clear()
+        yield harness, harness.store
+
+
+@pytest.mark.promise("C3")
+async def test_a_receipt_that_cannot_wait_for_the_database_says_that_it_is_not_stored_and_why(tmp_path: Path) -> None:
+    async with database_that_hangs(tmp_path) as (harness, store):
         receipt = await harness.engine.cancel_session("ses_1")
         assert not receipt.durable
         assert receipt.error is not None
         assert receipt.error.code == "store_unreachable"
         assert "keeps trying" in receipt.error.message
-        harness.store.open.set()
+        store.open.set()
         assert (await harness.ended("work-1")).state == "cancelled"
+
+
+@pytest.mark.promise("C1", "C3")
+async def test_a_receipt_says_that_it_may_cover_more_if_a_prompt_before_it_is_still_being_stored(
+    tmp_path: Path,
+) -> None:
+    async with database_that_hangs(tmp_path, intents=IntentFile(tmp_path / "intents")) as (harness, store):
+        accepting = asyncio.create_task(harness.accept("before the cancel", run_id="before-1"))
+        await harness.until(lambda: store.held > 0)
+        receipt = await harness.engine.cancel_session("ses_1")
+        assert [line.run_id for line in receipt.runs] == ["work-1"]
+        assert receipt.durable
+        assert receipt.error is not None
+        assert "prompts that were sent before it" in receipt.error.message
+        store.open.set()
+        assert (await accepting).decision == "queued"
+        assert [(await harness.ended(run_id)).state for run_id in ("work-1", "before-1")] == ["cancelled"] * 2
 
 
 @pytest.mark.promise("C1", "C3")

@@ -469,7 +469,9 @@ class _ActiveTurn:
             messages = (*messages, last, *self._results_of_unrun_calls(last))
         if last is not None:
             outcome = self._with_text(outcome, last)
-        return Ending(outcome, messages=messages, spent=spent)
+        # A step begins when the one before is closed, so only the answer that is streamed is open.
+        closes_all = self._draft is not None and self._calls is None
+        return Ending(outcome, messages=messages, spent=spent, closes_all=closes_all)
 
     def _with_text(self, outcome: Outcome, last: Message) -> Outcome:
         text, before = "".join((*self._cut_text, text_of(last.parts))), self._before_last_answer

@@ -52,6 +52,8 @@ class Ending(Value, frozen=True):
     writes: tuple[AnyWrite, ...] = ()
     events: tuple[KnownDurable, ...] = ()
     spent: Spent | None = None
+    closes_all: bool = False
+    """The turn knows that nothing else of the run is open: no message, call, approval or question."""
 
 
 class StepOpening(Value, frozen=True):

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
 import httptools
@@ -105,6 +105,18 @@ def request_head(method: str, endpoint: ProviderEndpoint, headers: Mapping[str, 
     return b"".join((*lines, b"\r\n"))
 
 
+class _Arrival(asyncio.Future[None]):
+    """Done when something has arrived. A cancel of the reader closes the connection before the reader learns of it."""
+
+    def __init__(self, connection: ProviderConnection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self._connection.close()
+        return super().cancel(msg)
+
+
 class ProviderConnection(asyncio.Protocol):
     """One connection, and the response that is being received on it."""
 
@@ -114,7 +126,7 @@ class ProviderConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._lost: BrokenHttpResponse | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: _Arrival | None = None
         self._begin_response()
 
     def _begin_response(self) -> None:
@@ -189,7 +201,7 @@ class ProviderConnection(asyncio.Protocol):
     async def _wait(self) -> None:
         if self._lost is not None:
             raise self._lost
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = _Arrival(self)
         try:
             await self._waiter
         finally:

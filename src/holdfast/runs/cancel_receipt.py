@@ -80,6 +80,8 @@ class PendingReceipt:
         self._lines: dict[str, _Line] = {}
         self._refused: asyncio.Future[CommitRefused] = asyncio.get_running_loop().create_future()
         self._intent: CancelIntent | None = None
+        self._is_decided = False
+        """Whether the cancel had its turn in the mailbox. Before that, a prompt may still be accepted before it."""
 
     async def cancel(self, command: CancelCommand) -> Receipt:
         """Return when all covered runs have ended, when they have stopped but that cannot be written, or in time."""
@@ -112,6 +114,7 @@ class PendingReceipt:
     def _planner(self, command: CancelCommand | Delete, *, stop: bool) -> Planner[None]:
         async def plan(state: LaneState) -> CommitPlan[None]:
             decision = decide(state.lane, command)
+            self._is_decided = True
             self._cover(state, decision.answer, command)
             if stop:
                 self._stop(decision.changes)
@@ -192,8 +195,11 @@ class PendingReceipt:
     async def _receipt(self, posted: asyncio.Future[Any], mailbox: Mailbox) -> Receipt:
         durable = _is_written(posted) or await self._note_intent(posted)
         error = self._refused.result() if self._refused.done() else mailbox.write_error
-        if error is None and not durable:
-            error = StoreUnreachable("the database has not answered yet; the server keeps trying to store the cancel")
+        if error is None and not (durable and self._is_decided):
+            error = StoreUnreachable(
+                "the database has not answered yet; the server keeps trying to store the cancel, which also covers "
+                "prompts that were sent before it"
+            )
         return Receipt(
             self._mark,
             tuple(line.covered_run() for line in self._lines.values()),

@@ -135,7 +135,8 @@ class Driver:
     async def _commit_end(self, ending: Ending) -> None:
         """Retry until the end is written. If it cannot be written as the turn returned it, write less of it."""
         limits = self._engine_state.limits
-        self._begin_reading()
+        if not ending.closes_all:
+            self._begin_reading()
         attempts = list(_END_ATTEMPTS)
         delay = limits.retry_first_seconds
         while not self._active.has_ended:

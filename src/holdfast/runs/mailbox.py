@@ -253,7 +253,7 @@ class Mailbox:
     async def _handle(self, request: _Request[Any]) -> None:
         self._current = request
         try:
-            answer = await self._plan_and_commit(request)
+            await self._plan_and_commit(request)
         except CommitRefused as error:
             if request.must_be_written and self._retries:
                 await self._wait_for_retry(request, error)
@@ -261,20 +261,19 @@ class Mailbox:
             request.fail(error)
         except Exception as error:  # noqa: BLE001 - every error of a command goes to its caller
             request.fail(error)
-        else:
-            request.succeed(answer)
         self.write_error = None
         self._delay = self._retry_seconds[0]
         self._requests.remove(request)
 
-    async def _plan_and_commit(self, request: _Request[A]) -> CommittedAnswer[A]:
+    async def _plan_and_commit(self, request: _Request[Any]) -> None:
         if self.state is None:
             await self._load(request)
         assert self.state is not None
         plan = await request.planner(self._owner.state_now(self.state))
         if request.is_cancel and (end := await self._end_after_cancel(request, plan)) is not None:
-            return await self._commit_with_end(plan, end)
-        return CommittedAnswer(plan.answer, await self._commit(plan, uses_reserve=request.uses_reserve))
+            await self._commit_with_end(request, plan, end)
+        else:
+            await self._commit(plan, uses_reserve=request.uses_reserve, answers=((request, plan.answer),))
 
     async def _load(self, request: _Request[Any]) -> None:
         plan = await self._owner.load(self)
@@ -300,20 +299,23 @@ class Mailbox:
             return None
         return following[0] if following[0].is_end else None
 
-    async def _commit_with_end(self, cancel: CommitPlan[A], end: _Request[Any]) -> CommittedAnswer[A]:
+    async def _commit_with_end(self, request: _Request[Any], cancel: CommitPlan[Any], end: _Request[Any]) -> None:
         """Commit a cancel and the end that it leads to. If they cannot be together, the end follows by itself."""
         try:
             ending = await end.planner(cancel.state)
-            committed = await self._commit(cancel.followed_by(ending), uses_reserve=True)
+            both = cancel.followed_by(ending)
+            await self._commit(both, uses_reserve=True, answers=((request, cancel.answer), (end, ending.answer)))
         except CommitRefused:
             raise
         except Exception:  # noqa: BLE001 - the end meets the same error when its turn comes, and reports it
-            return CommittedAnswer(cancel.answer, await self._commit(cancel, uses_reserve=True))
-        self._requests.remove(end)
-        end.succeed(CommittedAnswer(ending.answer, committed))
-        return CommittedAnswer(cancel.answer, committed)
+            await self._commit(cancel, uses_reserve=True, answers=((request, cancel.answer),))
+        else:
+            self._requests.remove(end)
 
-    async def _commit(self, plan: CommitPlan[Any], *, uses_reserve: bool) -> Committed:
+    async def _commit(
+        self, plan: CommitPlan[Any], *, uses_reserve: bool, answers: tuple[tuple[_Request[Any], Any], ...] = ()
+    ) -> None:
+        """Commit a plan, answer the callers, and apply it. So they continue before the turns that it starts."""
         if plan.batch == _EMPTY:
             committed = Committed()
         else:
@@ -323,8 +325,9 @@ class Mailbox:
             except OutcomeUnknown as unknown:
                 committed = await self._learn_outcome(unknown)
         self.state = plan.state
+        for request, answer in answers:
+            request.succeed(CommittedAnswer(answer, committed))
         self._owner.applied(self, plan, committed)
-        return committed
 
     async def _learn_outcome(self, unknown: OutcomeUnknown) -> Committed:
         """Wait until it is known what became of a commit. Its caller is told, unless it waits for that, too."""

@@ -29,9 +29,9 @@ _PAGE = 32
 class OpenParts(Value, frozen=True):
     """What the database has of a run that may still be open."""
 
-    messages: tuple[Message, ...]
-    approvals: tuple[Approval, ...]
-    questions: tuple[Question, ...]
+    messages: tuple[Message, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    questions: tuple[Question, ...] = ()
 
 
 async def read_open_parts(engine_state: EngineState, state: LaneState, run: Run) -> OpenParts:
@@ -54,7 +54,7 @@ async def complete_ending(
     crashed: bool = False,
     open_parts: Awaitable[OpenParts] | None = None,
 ) -> Ending:
-    """Add to a turn's ending what it left open. Reads the database only if the run did not complete.
+    """Add to a turn's ending what it left open. Reads the database if the turn may have left something open.
 
     `open_parts` is a read that the caller has begun already.
     """
@@ -64,7 +64,7 @@ async def complete_ending(
         ending = Ending(ending.outcome)
     if end[0] == "completed":
         return ending
-    left = await (open_parts or read_open_parts(engine_state, state, run))
+    left = OpenParts() if ending.closes_all else await (open_parts or read_open_parts(engine_state, state, run))
     unapproved = frozenset(approval.call_id for approval in left.approvals)
     cutoff = Cutoff(
         state=end[0], reason=end[1], detail=_detail(end, ending.outcome), crashed=crashed, unapproved=unapproved
