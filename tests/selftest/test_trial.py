@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from holdfast.client.async_client import AsyncClient
 from holdfast.client.own_server import OwnServer
 from holdfast.selftest import fault_checks
 from holdfast.selftest.check_context import CheckContext
-from holdfast.selftest.check_result import CheckResult, CheckSkipped
+from holdfast.selftest.check_result import CheckResult, CheckSkipped, PromiseBroken
 from holdfast.selftest.check_table import CHECKS, Check
+from holdfast.selftest.fault_checks import SmallDisk
 from holdfast.selftest.trial import Trial, TrialResult
 from tests.support.environment import isolated_environment
 
@@ -117,11 +117,18 @@ WriterThread.start = start_with_room
 async def test_a_prompt_that_still_fits_into_the_log_of_a_full_disk_breaks_no_promise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    command = ("-P", "-c", ROOM_IN_THE_LOG + _START)
-    monkeypatch.setattr(CheckContext, "other_server", partialmethod(CheckContext.other_server, command=command))
+    class DiskWithRoomInTheLog(SmallDisk):
+        def __init__(self, directory: Path) -> None:
+            super().__init__(directory)
+            mount = "from pathlib import Path; from holdfast.selftest import small_disk\n"
+            mount += f"small_disk.mount_small_disk(Path({str(directory)!r}), megabytes=24)\n"
+            mount += f"small_disk.send_directory(Path({str(directory)!r}), {self.inherited[0]})\n"
+            self.command = ("-P", "-c", mount + ROOM_IN_THE_LOG + _START)
+
+    monkeypatch.setattr(fault_checks, "SmallDisk", DiskWithRoomInTheLog)
     result = await trial(checks("full-disk")).run()
     [check] = result.checks
-    if check.state != "skipped":  # a small disk can be mounted only by root
+    if check.state != "skipped":  # where no namespace is permitted
         assert check.state == "held", check.detail
         assert check.counts["accepted on a full disk"] >= 1
         assert check.counts["refused on a full disk"] == 1
@@ -132,12 +139,22 @@ async def test_many_rounds_on_a_full_disk_do_not_fill_it_with_their_own_prompts(
 ) -> None:
     monkeypatch.setattr(CheckContext, "rounds", lambda self: range(3))
     made: list[Path] = []
-    small_disk = fault_checks._small_disk
-    monkeypatch.setattr(fault_checks, "_small_disk", lambda where: made.append(where) or small_disk(where))
+    monkeypatch.setattr(fault_checks, "SmallDisk", lambda where: made.append(where) or SmallDisk(where))
     [check] = (await trial(checks("full-disk")).run()).checks
-    if check.state != "skipped":  # a small disk can be mounted only by root
+    if check.state != "skipped":  # where no namespace is permitted
         assert check.state == "held", check.detail
         assert len(set(made)) == 3
+
+
+async def test_the_report_has_the_log_of_the_server_that_a_check_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_arguments: Any, **_names: Any) -> None:
+        raise PromiseBroken("as if")
+
+    monkeypatch.setattr(CheckContext, "events_until_end", fail)
+    result = await trial(checks("clock-jumps")).run()
+    assert [check.state for check in result.checks] == ["broken"]
+    main, other = result.server_log.split("The server of the check clock-jumps:")
+    assert all("listening" in log for log in (main, other))
 
 
 async def test_text_that_was_shown_before_the_stream_was_opened_breaks_no_promise(

@@ -28,13 +28,21 @@ class OwnServer:
     """``HOLDFAST_HOME`` is ``directory/home``, and what the process prints goes to ``directory/server.txt``."""
 
     def __init__(
-        self, directory: Path, *, env: Mapping[str, str], command: Sequence[str] = SERVE, options: Sequence[str] = ()
+        self,
+        directory: Path,
+        *,
+        env: Mapping[str, str],
+        command: Sequence[str] = SERVE,
+        options: Sequence[str] = (),
+        inherited: Sequence[int] = (),
     ) -> None:
+        """``inherited``: descriptors that the process gets."""
         self.env = {name: value for name, value in env.items() if not name.startswith("HOLDFAST_")}
         self.env["HOLDFAST_HOME"] = str(directory / "home")
         self.locations = Locations.from_env(self.env)
         self._server = LocalServer(self.locations, env=self.env)
         self._command = [sys.executable, *command, *options]
+        self._inherited = tuple(inherited)
         self._printed = directory / "server.txt"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -63,6 +71,7 @@ class OwnServer:
                 stderr=output,
                 env=self.env,
                 start_new_session=True,
+                pass_fds=self._inherited,
             )
         until = time.monotonic() + _START_SECONDS
         while self._server.probe() is None:

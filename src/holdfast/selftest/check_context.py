@@ -23,6 +23,7 @@ WAIT_SECONDS = 60.0
 """How long a check waits for what must happen. A machine under load is slow; a promise is not broken by that."""
 
 PROVIDER = "selftest"
+_MOST_LOG = 20_000
 
 
 def provider_config(port: int, *, key: str) -> str:
@@ -68,6 +69,8 @@ class CheckContext:
         self.beginning = beginning
         """The cursor before the first event of the trial."""
         self.counts: dict[str, int] = {}
+        self.other_log = ""
+        """Of another server, if the check failed on it."""
         self._server = server
         self._token = token
         self._name = name
@@ -105,9 +108,13 @@ class CheckContext:
         return made
 
     @asynccontextmanager
-    async def other_server(self, directory: Path, *, command: Sequence[str] = SERVE) -> AsyncIterator[AsyncClient]:
+    async def other_server(
+        self, directory: Path, *, command: Sequence[str] = SERVE, inherited: Sequence[int] = ()
+    ) -> AsyncIterator[AsyncClient]:
         """Another server for one check, with the same provider. Yields its client."""
-        server = await asyncio.to_thread(OwnServer, directory, env=self.server.env, command=command)
+        server = await asyncio.to_thread(
+            OwnServer, directory, env=self.server.env, command=command, inherited=inherited
+        )
         await asyncio.to_thread(server.locations.prepare)
         server.locations.config_file.write_text(provider_config(self.provider.port, key=self.secret))
         try:
@@ -115,6 +122,9 @@ class CheckContext:
             async with AsyncClient(server.address, name="selftest") as client:
                 self._workspace = await client.open_workspace(str(self.directory))
                 yield client
+        except Exception:
+            self.other_log = await asyncio.to_thread(end_of_log, server)
+            raise
         finally:
             await asyncio.to_thread(server.stop)
 
@@ -190,6 +200,13 @@ class CheckContext:
         await asyncio.to_thread(self.server.kill)
         self.count("kills")
         await asyncio.to_thread(self.server.start)
+
+
+def end_of_log(server: OwnServer) -> str:
+    """The end of a server's log and of what it printed. Blocks."""
+    files = sorted(server.locations.logs_dir.glob("*"))
+    texts = [file.read_text(errors="replace")[-_MOST_LOG:] for file in files if file.is_file()]
+    return "\n".join([*texts, server.printed()]).strip()
 
 
 async def all_runs(client: AsyncClient, session_id: str) -> list[Run]:

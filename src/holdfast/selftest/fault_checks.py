@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import sys
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from holdfast.selftest.run_checks import hanging
 from holdfast.testing import Call, calls, text
 
 _DISK_MEGABYTES = 24
+_FILLER = "filler"
 _LONG_PROMPT = 200_000
 _JUMPS = (-3600.0, 86_400.0, -315_360_000.0, 0.0, 315_360_000.0)
 """An hour back, a day ahead, ten years back, the truth, ten years ahead."""
@@ -121,18 +124,20 @@ async def clock_jumps(context: CheckContext) -> None:
 async def full_disk(context: CheckContext) -> None:
     """On a full disk, prompts are refused with the reason, a cancel works, and nothing accepted is lost."""
     for number in context.rounds():  # each on a new disk: what is stored in one round would fill the disk of the next
-        with _small_disk(context.directory / f"disk-{number}") as disk:
-            async with context.other_server(disk) as client:
+        directory = context.directory / f"disk-{number}"
+        with closing(await asyncio.to_thread(SmallDisk, directory / "home" / "data")) as disk:
+            started = context.other_server(directory, command=disk.command, inherited=disk.inherited)
+            async with started as client:
                 session_id = await context.new_session(client)
                 tag, prompt = context.plan(hanging("shown"))
                 first = (await context.start(client, session_id, context.request(prompt))).run.id
                 await context.provider.wait_for_request(tag)
                 queued = await context.start_short(client, session_id)
-                await asyncio.to_thread(_fill, disk / "filler")
+                await asyncio.to_thread(disk.fill)
                 accepted = [first, queued, *await _send_until_refused(context, client, session_id)]
                 receipt = await client.cancel_session(session_id)
                 context.expect(all(run.stopped for run in receipt.runs), "a cancel on a full disk stopped nothing")
-                (disk / "filler").unlink()
+                disk.free()
                 for run_id in accepted:
                     ended = await context.end_of(client, run_id)
                     context.expect(ended.state == "cancelled", f"a run cancelled on a full disk ended {ended.state}")
@@ -154,27 +159,38 @@ async def _send_until_refused(context: CheckContext, client: AsyncClient, sessio
     raise PromiseBroken(f"{len(accepted)} prompts were accepted, more than the disk can hold")
 
 
-@contextmanager
-def _small_disk(where: Path) -> Iterator[Path]:
-    """Mount a small file system in memory."""
-    where.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MEGABYTES}m", "tmpfs", str(where)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False, timeout=30)
-    except OSError:
-        raise CheckSkipped("a small disk is needed, and there is no 'mount' here") from None
-    if done.returncode:
-        raise CheckSkipped("a small disk is needed, and mounting one is not permitted here (it needs root on Linux)")
-    try:
-        yield where
-    finally:
-        subprocess.run(["umount", "-l", str(where)], check=False, timeout=30)
+class SmallDisk:
+    """A disk that only the server sees which is started with ``command``. `fill` and `free` need that server."""
 
+    def __init__(self, directory: Path) -> None:
+        """Make the directory. Raises `CheckSkipped` if the system permits no such disk. Blocks."""
+        directory.mkdir(parents=True)
+        command = ("-P", "-m", "holdfast.selftest.small_disk", str(_DISK_MEGABYTES), str(directory))
+        tried = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, timeout=60)
+        if tried.returncode:
+            why = tried.stderr.strip().splitlines() or [f"status {tried.returncode}"]
+            raise CheckSkipped(f"a small disk is needed, and the system permits none here ({why[-1]})")
+        self._ours, self._theirs = socket.socketpair()
+        self._directory: int | None = None
+        self.inherited = (self._theirs.fileno(),)
+        self.command = (*command, str(self._theirs.fileno()), "serve")
 
-def _fill(file: Path) -> None:
-    """Write until no space is left. Blocks."""
-    with file.open("ab", buffering=0) as output:
-        for size in (1 << 20, 4096):
-            with suppress(OSError):
-                while True:
-                    output.write(b"x" * size)
+    def fill(self) -> None:
+        """Write until no space is left. Blocks."""
+        if self._directory is None:
+            _, [self._directory], _, _ = socket.recv_fds(self._ours, 1, 1)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        with open(os.open(_FILLER, flags, 0o600, dir_fd=self._directory), "ab", buffering=0) as output:
+            for size in (1 << 20, 4096):
+                with suppress(OSError):
+                    while True:
+                        output.write(b"x" * size)
+
+    def free(self) -> None:
+        os.unlink(_FILLER, dir_fd=self._directory)
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+        if self._directory is not None:
+            os.close(self._directory)

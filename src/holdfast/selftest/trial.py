@@ -19,14 +19,13 @@ from holdfast.client.async_client import AsyncClient
 from holdfast.client.own_server import SERVE, OwnServer
 from holdfast.client.server_address import ServerAddress
 from holdfast.schema.base import Value
-from holdfast.selftest.check_context import WAIT_SECONDS, CheckContext, provider_config
+from holdfast.selftest.check_context import WAIT_SECONDS, CheckContext, end_of_log, provider_config
 from holdfast.selftest.check_provider import CheckProvider
 from holdfast.selftest.check_result import CheckResult, CheckSkipped, PromiseBroken
 from holdfast.selftest.check_table import Check
 
 OnChange = Callable[[Sequence[CheckResult]], None]
 _NEEDS_OWN_SERVER = "this check kills or configures its server; it is left out on a running one"
-_MOST_LOG = 20_000
 
 
 class TrialResult(Value, frozen=True):
@@ -34,7 +33,7 @@ class TrialResult(Value, frozen=True):
     seconds: float
     seed: int
     server_log: str = ""
-    """The end of the server's log and output, if a check broke. Without the secret of this trial."""
+    """The end of the logs and outputs of the servers, if a check broke. Without the secret of this trial."""
 
     @property
     def held(self) -> bool:
@@ -94,6 +93,7 @@ class Trial:
         directory.mkdir(exist_ok=True)
         async with AsyncClient(address, token=token, name="selftest") as client:
             beginning = (await client.open_workspace(str(directory))).cursor
+        logs: list[str] = []
         shares = sum(check.share for check in self._checks if server is not None or not check.own_server) or 1.0
         for number, check in enumerate(self._checks):
             if check.own_server and server is None:
@@ -113,12 +113,12 @@ class Trial:
                 on_count=partial(self._set_counts, number),
             )
             await self._run_check(number, check, context)
-        log = ""
+            if context.other_log:
+                logs.append(f"The server of the check {check.name}:\n{context.other_log}")
         if server is not None and any(result.state == "broken" for result in self._results):
-            log = await asyncio.to_thread(_server_log, server)
-        return TrialResult(
-            tuple(self._results), time.monotonic() - began, self._seed, log.replace(self._secret, "[redacted]")
-        )
+            logs.insert(0, await asyncio.to_thread(end_of_log, server))
+        log = "\n\n".join(logs).replace(self._secret, "[redacted]")
+        return TrialResult(tuple(self._results), time.monotonic() - began, self._seed, log)
 
     async def _run_check(self, number: int, check: Check, context: CheckContext) -> None:
         began = time.monotonic()
@@ -171,9 +171,3 @@ def _quiet_environment() -> dict[str, str]:
     """What a server needs of the caller's environment. Keys and proxies stay outside."""
     kept = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "TZ")
     return {name: os.environ[name] for name in kept if name in os.environ}
-
-
-def _server_log(server: OwnServer) -> str:
-    files = sorted(server.locations.logs_dir.glob("*"))
-    texts = [file.read_text(errors="replace")[-_MOST_LOG:] for file in files if file.is_file()]
-    return "\n".join([*texts, server.printed()]).strip()
