@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+import msgspec
+
 from holdfast.testing import Answer, ReceivedRequest, TestProvider, text
 
 _TAG = re.compile(r"\[([\w-]+)\]")
@@ -37,6 +39,10 @@ class Provider(TestProvider):
         """Until nobody reads the answer to this request any more."""
         async with self._changed:
             await self._changed.wait_for(lambda: number in self.disconnects or number in self.finished)
+
+    def forget_bodies(self) -> None:
+        """Forget what the requests said, but not that they came. Each has the whole conversation."""
+        self.requests[:] = [msgspec.structs.replace(one, body=None) for one in self.requests]
 
     def shut(self, gate: str) -> None:
         """The next answer waits at this gate again."""

@@ -2,12 +2,15 @@
 
 import asyncio
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+
+import psycopg
 
 from holdfast.app import DEAD_STATUS
 from tests.fleet.fleet_servers import FleetServerProcess
@@ -20,6 +23,8 @@ FAULTS = ("kill", "pause", "cut", "restart database", "kill database", "kill ser
 _MOST_BEGUN, _LEAST_RUNNING = 40, 3
 """A fault strikes when a random number of tool calls have begun, and so many of them are running."""
 _STRIKE_SECONDS = 120.0
+_REPLACE_SECONDS = 60.0
+"""How long the others may take to replace a paused server, also on a machine that is busy with other things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class ChaosFaults:
             case "kill":
                 await self._kill(index, random.choice((0.0, LEASE_SECONDS * 1.5)))
             case "pause":
-                await self._pause(index)
+                await self._pause(index, random.choice((0.0, LEASE_SECONDS)))
             case "cut":
                 await self._cut(random)
             case "restart database":
@@ -103,12 +108,17 @@ class ChaosFaults:
         await asyncio.sleep(seconds)
         self._down.discard(index)  # the supervisor starts it
 
-    async def _pause(self, index: int) -> None:
-        """Past its lease. It must then end by itself, as others have replaced it."""
+    async def _pause(self, index: int, seconds: float) -> None:
+        """Until the others have declared it dead, and so much longer. It must then end by itself.
+
+        For how long is not known before. The proxies are in this process: when it is slow, the database is away for
+        all, and everyone gets the time to renew.
+        """
         server = self._parts.servers[index]
         self._down.add(index)
         server.pause()
-        await asyncio.sleep(LEASE_SECONDS * 2)
+        await asyncio.to_thread(_wait_until_dead, self._parts.database, server.pid)
+        await asyncio.sleep(seconds)
         server.proceed()
         assert await asyncio.to_thread(server.wait_gone) == DEAD_STATUS
         self._counts["paused servers that ended by themselves"] += 1
@@ -155,6 +165,28 @@ class ChaosFaults:
 def _state_of(server: FleetServerProcess, *, is_down: bool) -> str:
     state = "ended on purpose" if is_down else "running" if server.is_running else "ended"
     return f"server of host {server.host} at {server.address}: {state}; its log ends with:\n{server.last_log(20)}"
+
+
+def _wait_until_dead(database: str, pid: int) -> None:
+    """Wait until the server is dead by the table of servers. Blocks."""
+    until = time.monotonic() + _REPLACE_SECONDS
+    with psycopg.connect(database, autocommit=True) as connection:
+        while True:
+            found = connection.execute(_IS_DEAD, (str(pid),)).fetchone()
+            assert found is not None, f"the paused server {pid} is not in the table of servers"
+            if found[0]:
+                return
+            if time.monotonic() > until:
+                waiting = connection.execute(_WAITING).fetchall()
+                raise AssertionError(
+                    f"nobody has replaced the paused server {pid}; who waits in the database: {waiting}"
+                )
+            time.sleep(0.05)
+
+
+_IS_DEAD = "SELECT dead FROM servers WHERE info ->> 'pid' = %s ORDER BY started_at DESC LIMIT 1"
+_WAITING = """SELECT pid, pg_blocking_pids(pid), state, wait_event, left(query, 80) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"""
 
 
 def _count_tools(watch: Sequence[Path]) -> tuple[int, int]:

@@ -73,6 +73,7 @@ class FleetChaos:
                 await self._load(played, random)
             self.counts["rounds"] += 1
             await self._check(played, files)
+            self._provider.forget_bodies()
         except Exception as error:
             error.add_note(f"fault {fault!r}, seed {seed}\n{await asyncio.to_thread(self.faults.state_of_all)}")
             raise

@@ -179,12 +179,14 @@ def identity(sql: Sql) -> tuple[str, int, int]:
 
 
 def prune(sql: Sql, before: str) -> tuple[int, int]:
-    """Remove some of the events older than the time. Return how many, and the highest pruned number."""
+    """Remove some of the events older than the time. Return how many, and the highest pruned number.
+
+    The answers are short. The log may be locked meanwhile, and a server that is paused reads none of them.
+    """
     _, last, pruned = identity(sql)
-    oldest = sql.execute("SELECT number, at FROM events ORDER BY number LIMIT ?", (PRUNE_BATCH + 1,)).fetchall()
-    first_kept = next((number for number, at in oldest if at >= before), None)
+    first_kept, count, latest = sql.execute(_OLDEST, (before, PRUNE_BATCH + 1)).fetchone()
     if first_kept is None:
-        first_kept = oldest[-1][0] if len(oldest) > PRUNE_BATCH else last + 1
+        first_kept = latest if count > PRUNE_BATCH else last + 1
     (floor,) = sql.execute("SELECT min(floor) FROM runs WHERE live = 1").fetchone()
     end = first_kept if floor is None else min(first_kept, floor)
     if end - 1 <= pruned:
@@ -193,6 +195,9 @@ def prune(sql: Sql, before: str) -> tuple[int, int]:
     sql.execute("UPDATE log SET pruned = ?", (end - 1,))
     return removed, end - 1
 
+
+_OLDEST = """SELECT min(CASE WHEN at >= ? THEN number END), count(*), max(number)
+    FROM (SELECT number, at FROM events ORDER BY number LIMIT ?) AS oldest"""
 
 _ALL = """SELECT number, workspace_id, session_id, kind, body, source, first_part, part_count FROM events
     WHERE number > :after AND number <= :upto ORDER BY number LIMIT :limit"""
