@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,6 +150,12 @@ class Running:
             assert piece, f"it ended without saying {words!r}: {self.end()}"
             self._out += piece
         return self._out.decode()
+
+    def until_error(self, words: str) -> None:
+        """Wait until stderr contains the text."""
+        while words.encode() not in os.pread(self._err.fileno(), 65536, 0):
+            assert self.process.poll() is None, f"it ended without saying {words!r}: {self.end()}"
+            time.sleep(0.01)
 
     def signal(self, number: int = signal.SIGINT) -> None:
         self.process.send_signal(number)

@@ -202,15 +202,19 @@ def test_a_stopped_server_interrupts_active_runs_and_keeps_queued_ones() -> None
         waiting = sh.start("run", "--output", "jsonl", "--session", sh.last_session(), "!say later")
         waiting.until("queue.changed")
         accepted = json.loads(waiting.until("queue.changed").splitlines()[0])["run"]
-        waiter, attached = sh.start("wait", accepted["id"]), sh.start("attach", accepted["session_id"])
+        attached = sh.start("attach", accepted["session_id"])
         attached.until("partial")
+        sh.ok("pause", accepted["session_id"])
+        waiter = sh.start("wait", accepted["id"])
+        waiter.until_error("paused by the user")  # it waits now, and starts no server that was stopped
+        sh.ok("resume", accepted["session_id"])
         sh.ok("stop")
         first, second, third, fourth = active.end(), waiting.end(), waiter.end(), attached.end()
         assert sh("status").out.startswith("no server is running")
         assert (first.status, first.out) == (7, "partial\n")
         assert [second.status, third.status, fourth.status] == [7, 7, 7]
         assert "holdfast resume" in second.err
-        assert "holdfast resume" in third.err
+        assert third.err.count("holdfast resume") == 2  # for the pause, and for the stop
         assert "the server was stopped" in fourth.err
         again = sh("wait", accepted["id"])
         assert (again.status, f"holdfast resume {accepted['session_id']}" in again.err) == (7, True)

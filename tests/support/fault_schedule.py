@@ -98,6 +98,8 @@ class ScheduledServer:
         """Whether the server has crashed and the next one has not started: what the old one does is lost."""
         self._prompts = iter(plan.prompts)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sent: list[tuple[str, str]] = []
+        """Prompts whose acceptance is not answered yet, with their sessions."""
         self._complaints: list[str] = []
         self._app: App
         (directory / "work").mkdir()
@@ -202,12 +204,16 @@ class ScheduledServer:
         self._send(lambda: self._accept(self._session(action), request))
 
     async def _accept(self, session_id: str, request: RunRequest) -> None:
+        sent = (session_id, request.prompt)
+        self._sent.append(sent)
         try:
             answer = await self._app.engine.accept(session_id, request, client="a", body_hash=repr(request))
         except CommitRefused:
             if request.run_id is not None:
                 self.known.refused.add(request.run_id)
             raise
+        finally:
+            self._sent.remove(sent)
         self.known.refused.discard(answer.run.id)
         first = self.known.accepted.setdefault(answer.run.id, (answer, request))[0]
         assert (answer.run.id, answer.decision) == (first.run.id, first.decision), "R3: a repeated request differs"
@@ -258,9 +264,12 @@ class ScheduledServer:
 
     async def _cancel(self, session_id: str, call: Awaitable[Receipt], *, everything: bool = False) -> None:
         before = self._known(session_id)
+        sent = [prompt for sent_to, prompt in self._sent if sent_to == session_id]
         self.known.unanswered_cancels[session_id] += 1
         receipt = await call
         self.known.unanswered_cancels[session_id] -= 1
+        if receipt.error is not None:
+            self.known.may_be_covered.update(sent)
         self.known.receipts.append((receipt, everything))
         self.known.counts["covered by cancels"] += len(receipt.runs)
         if everything:
