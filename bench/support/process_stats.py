@@ -1,18 +1,24 @@
-"""CPU time and memory of a process, read from /proc."""
+"""CPU time and memory of a process, as the kernel counts them."""
 
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_ALL_ITS_THREADS = 2
+"""In the number of a clock: count what the scheduler counts, in nanoseconds, also of threads that ended."""
 
 
 def cpu_seconds(pid: int, *, with_children: bool = False) -> float:
-    """The CPU time of a process so far, optionally with its children that ended."""
+    """The CPU time of a process so far, optionally with its children that ended (in ticks of usually 10 ms)."""
+    own = time.clock_gettime(~pid << 3 | _ALL_ITS_THREADS)
+    if not with_children:
+        return own
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11 : 15 if with_children else 13])) / _TICKS_PER_SECOND
+    return own + sum(map(int, fields[13:15])) / _TICKS_PER_SECOND
 
 
 def resident_megabytes(pid: int) -> float:
