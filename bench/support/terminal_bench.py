@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from support.process_stats import cpu_seconds
+
 STARTS = 7
 SECONDS = 6.0
 TYPING_SECONDS = 14.0
@@ -111,8 +113,7 @@ class BenchTerminal:
         os.write(self._master, text.encode())
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)
 
     def close(self) -> None:
         self.process.kill()
@@ -136,7 +137,9 @@ def running_home() -> Iterator[Home]:
         "TERM": "xterm-256color",
         "PYTHONPYCACHEPREFIX": str(directory / "bytecode"),
     }
-    provider = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
+    provider = subprocess.Popen(
+        [sys.executable, "-m", __name__], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True
+    )
     assert provider.stdout is not None
     url = provider.stdout.readline().strip()
     locations = Locations.from_env(env)
