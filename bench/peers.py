@@ -1,8 +1,9 @@
 """Other coding agents on this machine beside Holdfast, each with its one-shot command on the same scripted provider.
 
-Measured are the start, a whole prompt from the shell, the memory while an answer is open, the time until the first
-piece of an answer is printed, a cancel by Ctrl-C, and what is kept of 150
-pieces of an open answer after ``kill -9`` of all its processes.
+Measured are the start, a whole prompt from the shell, the time until the first piece of an answer is printed, the
+memory while an answer is open, a cancel by Ctrl-C, and what is kept of 150 pieces of an open answer after ``kill -9``
+of all its processes. Times begin with the start of the command. The server that Holdfast's first prompt started
+is running then, and its memory and CPU time count.
 Agents are found on PATH: codex, opencode, crush, gemini. Those that are not installed are named. All run in a home of
 their own on loopback. Times are the best of some rounds; the CPU time counts all processes of the agent.
 """
@@ -22,9 +23,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from support.figures import show
 from support.process_stats import cpu_seconds
 
 from holdfast.testing import Answer, ReceivedRequest, Say, TestProvider, WireName, text
@@ -35,6 +38,12 @@ PIECES = 150
 KEY = "sk-bench-0123456789"
 QUICK, HOLD, CRASH = "bench-quick", "bench-hold", "bench-crash"
 DONE, FIRST = "all-done", "first-piece"
+
+START, START_CPU = "start (--version)", "start (--version), CPU"
+PROMPT, PROMPT_CPU, ASKED = "a prompt from the shell", "a prompt from the shell, CPU", "the model is asked after"
+FIRST_PIECE, MEMORY = "the first piece is printed after", "memory while an answer is open"
+CLOSED, ENDED = "Ctrl-C closes the request after", "Ctrl-C ends the command after"
+KEPT = f"kept of {PIECES} pieces after kill -9"
 
 _LOG_FILES = re.compile(r"(^|[/._-])logs?([/._0-9-]|$)")
 
@@ -82,8 +91,8 @@ def _crush_files(url: str) -> dict[str, str]:
     return {".config/crush/crush.json": json.dumps(config)}
 
 
+HOLDFAST = PeerSetup("openai-chat", _holdfast_files, _no_variables, ("run",))
 PEERS: dict[str, PeerSetup] = {
-    "holdfast": PeerSetup("openai-chat", _holdfast_files, _no_variables, ("run",)),
     "codex": PeerSetup(
         "openai-responses", _codex_files, lambda _: {"BENCH_KEY": KEY}, ("exec", "--skip-git-repo-check")
     ),
@@ -99,6 +108,27 @@ PEERS: dict[str, PeerSetup] = {
         },
         ("--model", "test-model", "--prompt"),
     ),
+}
+
+
+class FigureKind(NamedTuple):
+    unit: str = "ms"
+    is_aim: bool = False
+    """Whether Holdfast should have less."""
+    more_is_better: bool = False
+
+
+FIGURES: dict[str, FigureKind] = {
+    START: FigureKind(is_aim=True),
+    START_CPU: FigureKind(),
+    PROMPT: FigureKind(is_aim=True),
+    PROMPT_CPU: FigureKind(is_aim=True),
+    ASKED: FigureKind(is_aim=True),
+    FIRST_PIECE: FigureKind(is_aim=True),
+    MEMORY: FigureKind("MB", is_aim=True),
+    CLOSED: FigureKind(),
+    ENDED: FigureKind(is_aim=True),
+    KEPT: FigureKind("pieces", more_is_better=True),
 }
 
 
@@ -205,31 +235,61 @@ class PeerProcess:
         shutil.rmtree(self._base, ignore_errors=True)
 
 
-async def measure(name: str, command: str, provider: TestProvider) -> None:
-    peer = PeerProcess(command, PEERS[name], provider)
+class PeerFigures:
+    """What was measured of one agent. Figures that it does not have are missing."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.values: dict[str, float] = {}
+
+    def beside(self, ours: PeerFigures, *, name: str) -> None:
+        """Show Holdfast's figures beside those of another agent."""
+        for what, kind in FIGURES.items():
+            base, value = self.values.get(what), ours.values.get(what)
+            if base is None or value is None:
+                print(f"  {what + ', ' + name:46} none", flush=True)
+                continue
+            show(
+                f"{what}, {name}",
+                value,
+                kind.unit,
+                base=base,
+                base_name=self.version,
+                most_ratio=1 if kind.is_aim else None,
+                more_is_better=kind.more_is_better,
+            )
+
+
+async def measure(name: str, command: str, provider: TestProvider) -> PeerFigures:
+    peer = PeerProcess(command, PEERS.get(name, HOLDFAST), provider)
+    figures = PeerFigures(name)
     try:
         async with asyncio.timeout(SECONDS * 5):
-            await _start(peer, name)
-            await _one_shot(peer, name, provider)
-            await _open_answer(peer, name, provider)
-            await _crash(peer, name, provider)
+            figures.version = await _start(peer, name, figures.values)
+            await _one_shot(peer, provider, figures.values)
+            await _open_answer(peer, provider, figures.values)
+            await _crash(peer, provider, figures.values)
     except (PeerFailed, TimeoutError) as error:
-        print(f"  {name:10} not measured further: {str(error) or 'it does not end'}", flush=True)
+        print(f"  {name}: not measured further: {str(error) or 'it does not end'}", flush=True)
     finally:
         peer.remove()
+    return figures
 
 
-async def _start(peer: PeerProcess, name: str) -> None:
-    walls, cpus = [], []
+async def _start(peer: PeerProcess, name: str, found: dict[str, float]) -> str:
+    """Return the name and the version."""
+    walls, cpus, output = [], [], b""
     for _ in range(ROUNDS):
         began, before = time.perf_counter(), peer.cpu_seconds()
-        await (await peer.start("--version")).communicate()
+        output, _ = await (await peer.start("--version")).communicate()
         walls.append((time.perf_counter() - began) * 1e3)
         cpus.append((peer.cpu_seconds() - before) * 1e3)
-    tell(name, "start (--version)", f"{min(walls):.0f} ms, CPU {min(cpus):.0f} ms")
+    found[START], found[START_CPU] = min(walls), min(cpus)
+    version = re.search(rb"\d+\.\d+[\w.-]*", output)
+    return f"{name} {version[0].decode()}" if version else name
 
 
-async def _one_shot(peer: PeerProcess, name: str, provider: TestProvider) -> None:
+async def _one_shot(peer: PeerProcess, provider: TestProvider, found: dict[str, float]) -> None:
     walls, cpus = [], []
     asked: dict[str, float] = {}
     for _ in range(ROUNDS + 1):
@@ -244,47 +304,33 @@ async def _one_shot(peer: PeerProcess, name: str, provider: TestProvider) -> Non
             raise PeerFailed(f"it printed {output.decode(errors='replace').strip()[-200:]!r}")
         walls.append((time.perf_counter() - began) * 1e3)
         cpus.append((peer.cpu_seconds() - before) * 1e3)
-    tell(
-        name,
-        "one prompt from the shell",
-        f"{min(walls):.0f} ms, CPU {min(cpus):.0f} ms; asks the model after {min(asked.values()):.0f} ms",
-    )
+    found[PROMPT], found[PROMPT_CPU], found[ASKED] = min(walls), min(cpus), min(asked.values())
 
 
-async def _open_answer(peer: PeerProcess, name: str, provider: TestProvider) -> None:
-    count = len(provider.requests)
+async def _open_answer(peer: PeerProcess, provider: TestProvider, found: dict[str, float]) -> None:
+    count, began = len(provider.requests), time.perf_counter()
     process = await peer.ask(HOLD)
     async with asyncio.timeout(SECONDS):
         await provider.wait_for_requests(count + 1)
-    asked = time.perf_counter()
-    try:
+    with suppress(TimeoutError):  # some print nothing before the end
         async with asyncio.timeout(5):
             await _read_until(process, FIRST.encode())
-        tell(
-            name,
-            "first piece of an answer",
-            f"printed {(time.perf_counter() - asked) * 1e3:.1f} ms after the model was asked",
-        )
-    except TimeoutError:
-        tell(name, "first piece of an answer", "not printed before the end")
-    tell(name, "memory while an answer is open", f"{peer.memory_mb():.0f} MB")
+        found[FIRST_PIECE] = (time.perf_counter() - began) * 1e3
+    found[MEMORY] = peer.memory_mb()
     pressed = time.perf_counter()
     os.killpg(process.pid, signal.SIGINT)
     closed = asyncio.ensure_future(provider.wait_for_disconnect(count))
     ended = asyncio.ensure_future(process.wait())
-    took: dict[str, float] = {}
-    for what, future in (("the request is closed", closed), ("the command has ended", ended)):
-        future.add_done_callback(_time_taken(took, what, since=pressed))
+    for what, future in ((CLOSED, closed), (ENDED, ended)):
+        future.add_done_callback(_time_taken(found, what, since=pressed))
     await asyncio.wait((closed, ended), timeout=10)
     closed.cancel()
-    words = [f"{what} after {took[what]:.1f} ms" for what in took] or ["nothing happens in 10 s"]
-    tell(name, "Ctrl-C", "; ".join(words))
     if process.returncode is None:
         peer.kill()
         await process.wait()
 
 
-async def _crash(peer: PeerProcess, name: str, provider: TestProvider) -> None:
+async def _crash(peer: PeerProcess, provider: TestProvider, found: dict[str, float]) -> None:
     count = len(provider.requests)
     process = await peer.ask(CRASH)
     async with asyncio.timeout(SECONDS):
@@ -292,7 +338,7 @@ async def _crash(peer: PeerProcess, name: str, provider: TestProvider) -> None:
     await asyncio.sleep(PIECES * 0.012 + 0.5)  # all of them were sent, and the answer is still open
     peer.kill()
     await process.wait()
-    tell(name, f"kept of {PIECES} pieces after kill -9", f"{await asyncio.to_thread(peer.kept_pieces)}")
+    found[KEPT] = await asyncio.to_thread(peer.kept_pieces)
 
 
 async def _read_until(process: asyncio.subprocess.Process, wanted: bytes) -> None:
@@ -310,21 +356,16 @@ def _time_taken(found: dict[str, float], name: str, *, since: float) -> Callable
     return lambda _: found.update({name: (time.perf_counter() - since) * 1e3})
 
 
-def tell(name: str, what: str, value: str) -> None:
-    print(f"  {name:10} {what:34} {value}", flush=True)
-
-
 async def main(names: list[str]) -> None:
-    own = Path(sys.executable).with_name("holdfast")
-    missing = []
+    own = str(Path(sys.executable).with_name("holdfast"))
+    found = {name: command for name in names or PEERS if (command := shutil.which(name))}
     async with TestProvider(respond) as provider:
-        for name in names or PEERS:
-            command = str(own) if name == "holdfast" else shutil.which(name)
-            if command is None:
-                missing.append(name)
-            else:
-                await measure(name, command, provider)
-    if missing:
+        ours = await measure("holdfast", own, provider)
+        for what, value in ours.values.items():
+            print(f"  {what:46} {value:10.2f} {FIGURES[what].unit:6} {ours.version}", flush=True)
+        for name, command in found.items():
+            (await measure(name, command, provider)).beside(ours, name=name)
+    if missing := [name for name in names or PEERS if name not in found]:
         print(f"  not installed: {', '.join(missing)}")
 
 
