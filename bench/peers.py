@@ -356,15 +356,19 @@ def _time_taken(found: dict[str, float], name: str, *, since: float) -> Callable
     return lambda _: found.update({name: (time.perf_counter() - since) * 1e3})
 
 
-async def main(names: list[str]) -> None:
-    own = str(Path(sys.executable).with_name("holdfast"))
-    found = {name: command for name in names or PEERS if (command := shutil.which(name))}
+async def _compare(commands: dict[str, str]) -> None:
     async with TestProvider(respond) as provider:
-        ours = await measure("holdfast", own, provider)
+        ours = await measure("holdfast", str(Path(sys.executable).with_name("holdfast")), provider)
         for what, value in ours.values.items():
             print(f"  {what:46} {value:10.2f} {FIGURES[what].unit:6} {ours.version}", flush=True)
-        for name, command in found.items():
+        for name, command in commands.items():
             (await measure(name, command, provider)).beside(ours, name=name)
+
+
+async def main(names: list[str]) -> None:
+    found = {name: command for name in names or PEERS if (command := shutil.which(name))}
+    if found:
+        await _compare(found)
     if missing := [name for name in names or PEERS if name not in found]:
         print(f"  not installed: {', '.join(missing)}")
 
