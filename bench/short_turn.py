@@ -32,6 +32,7 @@ from support.relay_bench import (
 
 TURNS = 60
 STEPS = 20
+SHOWN = 150
 CONVERSATIONS = (10, 400)
 """Earlier turns of the two sessions whose dispatch is compared."""
 UNCONFINED = '[server]\nsandbox = "off"\n'
@@ -170,6 +171,8 @@ async def measure(provider: int, directory: Path, rounds: int, parts: frozenset[
         await _show_steps(provider, directory, rounds)
     if "database" in parts:
         await _show_database(provider, directory)
+    if "crash" in parts:
+        await _show_kept(provider, directory, rounds)
 
 
 async def _show_tokens(relay_subject: Relay, ours: Ours, rounds: int) -> None:
@@ -225,7 +228,34 @@ async def _show_database(provider: int, directory: Path) -> None:
     show("database per short run", (sizes[1] - sizes[0]) / 200 / 1e3, "kB", most=15)
 
 
-PARTS = ("tokens", "conversations", "large", "shell", "database")
+async def _show_kept(provider: int, directory: Path, rounds: int) -> None:
+    """How many of the deltas that a client was shown are in the message after ``kill -9`` of the server."""
+    subject, kept = Ours(provider, directory / "killed"), []
+    try:
+        for number in range(rounds):
+            await prepared(subject)
+            run_id, connection = f"run_killed_{number}", Connection(subject.port)
+            async with reading_events(subject) as reader:
+                await subject.start(connection, "steady", run_id)
+                await reader.wait_for_deltas(SHOWN)
+                subject.process.kill()
+                shown = [stamp for stamp, _ in reader.stamps[-SHOWN:]]
+            connection.close()
+            subject.process.wait()
+            subject.launch()
+            await wait_until_healthy(subject)
+            await subject.prepare()
+            connection = Connection(subject.port)
+            run = await connection.send("GET", f"/v1/runs/{run_id}?wait=30")
+            connection.close()
+            assert run["state"] == "interrupted", run["state"]
+            kept.append(len(set(shown) & set(map(int, run["text"].split()))))
+    finally:
+        stop(subject)
+    show(f"kept of {SHOWN} shown deltas after kill -9", min(kept), "deltas", least=147)
+
+
+PARTS = ("tokens", "conversations", "large", "shell", "database", "crash")
 
 
 def main() -> None:

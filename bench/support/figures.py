@@ -19,16 +19,17 @@ def show(
     base: float | None = None,
     base_name: str = "bare",
     most: float | None = None,
+    least: float | None = None,
     most_ratio: float | None = None,
     most_above: float | None = None,
     more_is_better: bool = False,
 ) -> None:
     """Print a figure.
 
-    ``base`` is what the least code for the same job costs in the same run. The aim is an absolute ``most``, a
-    ``most_ratio`` to the base or a ``most_above`` the base, or none.
+    ``base`` is what the least code for the same job costs in the same run. The aim is an absolute ``most`` or
+    ``least``, a ``most_ratio`` to the base or a ``most_above`` the base, or none.
     """
-    aim, is_met = _aim(value, unit, base, most=most, most_ratio=most_ratio, most_above=most_above)
+    aim, is_met = _aim(value, unit, base, most=most, least=least, most_ratio=most_ratio, most_above=most_above)
     ratio = value / base if base else None
     line = f"  {name:46} {value:10.2f} {unit:6}"
     if base is not None:
@@ -60,11 +61,14 @@ def _aim(
     base: float | None,
     *,
     most: float | None,
+    least: float | None,
     most_ratio: float | None,
     most_above: float | None,
 ) -> tuple[str, bool | None]:
     if most is not None:
         return f"≤ {most:g} {unit}", value <= most
+    if least is not None:
+        return f"≥ {least:g} {unit}", value >= least
     if most_ratio is not None:
         assert base, "an aim that is a ratio needs a base"
         return f"≤ {most_ratio:g} ×", value <= most_ratio * base
