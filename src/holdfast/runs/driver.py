@@ -49,6 +49,7 @@ class Driver:
 
     async def _drive(self) -> None:
         try:
+            self._active.announce()  # not when the run is made: its caller is answered first
             if not self._engine_state.turns_allowed.is_set():
                 await self._wait_until_allowed()
             ending = await self._run_turn()

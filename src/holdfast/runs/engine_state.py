@@ -286,7 +286,6 @@ class EngineState:
             run, session, mailbox=mailbox, hub=self.hub, now=self.now, depth=depth, started_with=started_with
         )
         self.active_runs[run.id] = active
-        active.announce()
         return active
 
     def remove_active_run(self, active: ActiveRun) -> None:
