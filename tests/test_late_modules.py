@@ -10,7 +10,7 @@ PROGRAM = """
 import sys
 from holdfast.late_modules import import_without
 
-import_without("asyncio", "ssl", "asyncio.sslproto", "tokenize")
+import_without("asyncio", "ssl", "asyncio.sslproto", "tokenize", "textwrap", "inspect", "locale")
 import asyncio, socket
 
 
@@ -82,7 +82,7 @@ def test_a_traceback_shows_source_although_its_reader_was_left_out(tmp_path: Pat
     failing = tmp_path / "failing.py"
     failing.write_text(
         "from holdfast.late_modules import import_without\n"
-        "import_without('asyncio', 'ssl', 'asyncio.sslproto', 'tokenize')\n"
+        "import_without('asyncio', 'ssl', 'asyncio.sslproto', 'tokenize', 'textwrap', 'inspect', 'locale')\n"
         "import inspect, traceback\n"
         "def fail(): raise ValueError('wrong')\n"
         "try: fail()\n"
@@ -91,6 +91,51 @@ def test_a_traceback_shows_source_although_its_reader_was_left_out(tmp_path: Pat
     )
     ran = subprocess.run([sys.executable, str(failing)], capture_output=True, text=True, check=True)
     assert ran.stdout.count("def fail(): raise ValueError('wrong')") == 2
+
+
+def test_asyncio_handles_signals_without_inspect_and_refuses_coroutine_functions_for_them() -> None:
+    program = (
+        "from holdfast.late_modules import import_without\n"
+        "import_without('asyncio', 'ssl', 'asyncio.sslproto', 'tokenize', 'textwrap', 'inspect', 'locale')\n"
+        "import asyncio, functools, os, signal, sys\n"
+        "class Handlers:\n"
+        "    async def wait(self): pass\n"
+        "    def note(self, event): event.set()\n"
+        "handlers = Handlers()\n"
+        "refused = (handlers.wait, functools.partial(handlers.wait), functools.partial(Handlers.wait, handlers))\n"
+        "async def main():\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    for wrong in refused:\n"
+        "        try: loop.add_signal_handler(signal.SIGINT, wrong)\n"
+        "        except TypeError as error: print(error)\n"
+        "    noted = asyncio.Event()\n"
+        "    loop.add_signal_handler(signal.SIGINT, functools.partial(handlers.note, noted))\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    await noted.wait()\n"
+        "    print('noted', 'inspect' in sys.modules)\n"
+        "    import inspect\n"
+        "    print([asyncio.iscoroutinefunction(one) for one in (*refused, handlers.note, print)])\n"
+        "asyncio.run(main())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [
+        *["coroutines cannot be used with add_signal_handler()"] * 3,
+        *("noted False", "[True, True, True, False, False]"),
+    ]
+
+
+def test_addresses_in_brackets_are_checked_although_their_module_was_left_out() -> None:
+    program = (
+        "from holdfast.late_modules import import_without\n"
+        "import_without('urllib.parse', 'ipaddress')\n"
+        "import pathlib, sys\n"
+        "from urllib.parse import urlsplit\n"
+        "print('ipaddress' in sys.modules, urlsplit('http://[::1]:80/').hostname)\n"
+        "try: urlsplit('http://[no]/')\n"
+        "except ValueError: print('refused')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False ::1\nrefused\n"
 
 
 def test_the_left_out_modules_of_msgspec_work() -> None:

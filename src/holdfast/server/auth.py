@@ -171,12 +171,15 @@ def _bearer(headers: Mapping[bytes, bytes]) -> bytes:
     return value.strip() if kind.lower() == b"bearer" else b""
 
 
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+
+
 def _check_host(host: str, *, names: Collection[str]) -> None:
     """Accept addresses, ``localhost`` and known names. Any other name could be pointed here (DNS rebinding)."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if not name:
         raise BadRequest("the request needs a Host header", detail={"field": "Host"})
-    if name != "localhost" and name not in names and not _is_address(name):
+    if name not in _LOCAL_HOSTS and name not in names and not _is_address(name):
         raise Forbidden(f"host {name[:100]!r} is not accepted; use 'localhost' or an IP address", code="foreign_host")
 
 

@@ -72,6 +72,7 @@ class TcpAddress(Value, frozen=True):
 
 
 _LISTEN = {"option": "--listen"}
+_LOOPBACK = ("127.0.0.1", "::1")
 
 
 def parse_listen(text: str, *, allow_remote: bool = False) -> TcpAddress:
@@ -82,7 +83,9 @@ def parse_listen(text: str, *, allow_remote: bool = False) -> TcpAddress:
         raise ConfigError(f"--listen needs host:port, such as 127.0.0.1:0; got {text!r}", detail=_LISTEN)
     if host == "localhost":
         host = "127.0.0.1"
-    import ipaddress
+    if host in _LOOPBACK:
+        return TcpAddress(host, int(port))
+    import ipaddress  # not above: nearly all servers listen on these two
 
     try:
         address = ipaddress.ip_address(host)

@@ -11,6 +11,7 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from holdfast.errors import NotFound
@@ -20,6 +21,9 @@ from holdfast.workspace.workspace_setup import ConfiguredWorkspace
 
 if TYPE_CHECKING:
     from holdfast.workspace.open_workspace import OpenWorkspace
+
+_LEFT_OUT = ("tokenize", "textwrap", "inspect", "locale", "ipaddress")
+"""Modules of Python that `holdfast serve` starts without: a traceback shows source, also when no file can be opened."""
 
 
 class OpenWorkspaces:
@@ -88,8 +92,8 @@ class OpenWorkspaces:
 
     def _import_code(self) -> None:
         with _without_collections():
-            import tokenize as _tracebacks  # noqa: F401 - they show source, also when no file can be opened any more
-
+            for name in _LEFT_OUT:
+                import_module(name)
             from holdfast.models import http_model as _models  # noqa: F401 - nearly all runs use it
             from holdfast.tools.registry import import_tools
             from holdfast.tools.search.shipped_programs import link_shipped_programs

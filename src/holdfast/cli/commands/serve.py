@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.late_modules import import_without
-from holdfast.locations import Locations
 
 if TYPE_CHECKING:
     import argparse
@@ -18,8 +16,8 @@ if TYPE_CHECKING:
     from holdfast.cli.argument_parser import Parser
     from holdfast.cli.plain_arguments import PlainArguments
 
-_UNUSED_BY_ASYNCIO = ("ssl", "asyncio.sslproto", "tokenize")
-"""TLS loads OpenSSL when it is first used. tokenize reads Python's source for a traceback."""
+_UNUSED_BY_ASYNCIO = ("ssl", "asyncio.sslproto", "tokenize", "textwrap", "inspect", "locale")
+"""TLS loads OpenSSL when it is first used. Tracebacks need tokenize and textwrap, and starting a command locale."""
 
 
 def configure(parser: Parser | PlainArguments) -> None:
@@ -64,9 +62,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    import_without("urllib.parse", "ipaddress")  # pathlib imports it, and only addresses in brackets need the other
     import_without("asyncio", *_UNUSED_BY_ASYNCIO)
+    from pathlib import Path
+
     from holdfast.app import ListenOptions, serve_until_stopped
     from holdfast.errors import ConfigError, StoreLocked
+    from holdfast.locations import Locations
 
     locations = Locations.from_env(os.environ)
     token = os.environ.get("HOLDFAST_TOKEN") or None
