@@ -133,10 +133,14 @@ def join(layers: Sequence[Layer], *, untrusted: tuple[Path, ...] = (), policy: P
     origins: dict[KeyPath, Origin] = {}
     warnings: list[str] = []
     for layer in layers:
-        warnings += _check_layer(layer, user=user)
-        data = merge(data, _with_denies_added(layer.data, data) if layer.kind == "project" else layer.data)
-        settings, problems = decode(data)
-        _raise_problems(problems, layers)
+        alone, found = _check_layer(layer, user=user)
+        warnings += found
+        if data:
+            data = merge(data, _with_denies_added(layer.data, data) if layer.kind == "project" else layer.data)
+            settings, problems = decode(data)
+            _raise_problems(problems, layers)
+        else:
+            data, settings = layer.data, alone
         user = user if layer.kind == "project" else settings
         _record(origins, layer)
     if policy:
@@ -177,8 +181,8 @@ def _without_replaced_hooks(data: dict[str, Any], policy: dict[str, Any]) -> dic
     return {**data, "hooks": {name: hook for name, hook in hooks.items() if name not in policy["hooks"]}}
 
 
-def _check_layer(layer: Layer, *, user: Settings) -> list[str]:
-    """Validate one layer by itself. `ConfigError` for its problems; returns its warnings.
+def _check_layer(layer: Layer, *, user: Settings) -> tuple[Settings, list[str]]:
+    """Validate one layer by itself. `ConfigError` for its problems; returns its settings and its warnings.
 
     `user`: the settings of the user's lower layers.
     """
@@ -186,7 +190,7 @@ def _check_layer(layer: Layer, *, user: Settings) -> list[str]:
     if layer.kind == "project":
         problems += check_project(layer.data, user=user)
     _raise_problems(problems, [layer])
-    return [_plain_text_key(layer, path, settings) for path in _literal_keys(layer, settings)]
+    return settings, [_plain_text_key(layer, path, settings) for path in _literal_keys(layer, settings)]
 
 
 def _literal_keys(layer: Layer, settings: Settings) -> list[KeyPath]:
@@ -249,9 +253,11 @@ def _with_denies_added(data: dict[str, Any], below: dict[str, Any]) -> dict[str,
 
 
 def _record(origins: dict[KeyPath, Origin], layer: Layer) -> None:
+    lower = tuple(origins)  # the keys of one layer do not replace each other
     for path in _leaves(layer.data, ()):
-        for old in [old for old in origins if old[: len(path)] == path or path[: len(old)] == old]:
-            del origins[old]
+        for old in lower:
+            if old[: len(path)] == path or path[: len(old)] == old:
+                origins.pop(old, None)
         origins[path] = layer.origin(path)
 
 

@@ -13,11 +13,12 @@ from urllib.parse import unquote, urlsplit
 HIDDEN = "(hidden)"
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(?:\d{1,12}(?:\.\d{1,3})?(?:ms|[smhd]))+", re.ASCII)
-_AMOUNT = re.compile(r"([\d.]+)(ms|[smhd])", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+# These expressions are compiled at their first use: most servers start without.
+_DURATION = r"(?:\d{1,12}(?:\.\d{1,3})?(?:ms|[smhd]))+"
+_AMOUNT = r"([\d.]+)(ms|[smhd])"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MAX_DURATION = 100 * 365 * 86_400
 
 KeyKind = Literal["env", "file", "cmd", "literal", "stored"]
@@ -43,13 +44,13 @@ class Duration(float, Leaf):
     """Seconds, written as text with a unit: ``"90s"``, ``"10m"``, ``"1h30m"``, ``"7d"``."""
 
     __slots__ = ()
-    json_schema: ClassVar[dict[str, Any]] = {"type": "string", "pattern": rf"^{_DURATION.pattern}$"}
+    json_schema: ClassVar[dict[str, Any]] = {"type": "string", "pattern": rf"^{_DURATION}$"}
 
     @classmethod
     def from_config(cls, value: object) -> Self:
-        if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        if not isinstance(value, str) or not re.fullmatch(_DURATION, value, re.ASCII):
             raise ValueError(f"expected a duration such as '90s', '10m' or '7d', got {shown(value)}")
-        seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _AMOUNT.findall(value)) / 1_000
+        seconds = sum(float(amount) * _UNITS[unit] for amount, unit in re.findall(_AMOUNT, value, re.ASCII)) / 1_000
         if seconds > _MAX_DURATION:
             raise ValueError(f"expected a duration of at most 100 years, got {shown(value)}")
         return cls(seconds)
@@ -120,7 +121,7 @@ class KeySource(Leaf):
         kind, colon, rest = value.partition(":")
         match kind if colon else "":
             case "env":
-                if not _VARIABLE.fullmatch(rest):
+                if not re.fullmatch(_VARIABLE, rest, re.ASCII):
                     raise ValueError("expected a variable's name after 'env:', such as 'env:MY_KEY'")
                 return cls("env", rest)
             case "file":
@@ -233,7 +234,7 @@ class Headers(dict[str, str], Leaf):
         if not isinstance(value, dict):
             raise ValueError(f"expected a table of header names and values, got {type_name(value)}")
         for name, text in value.items():
-            if not _HEADER_NAME.fullmatch(name):
+            if not re.fullmatch(_HEADER_NAME, name, re.ASCII):
                 raise ValueError(f"{name!r} is not a header name")
             if not isinstance(text, str) or re.search(r"[\r\n\x00]", text):
                 raise ValueError(f"the value of {name!r} must be text on one line")
@@ -258,7 +259,7 @@ class Variables(Headers):
         if not isinstance(value, dict):
             raise ValueError(f"expected a table of variables, got {type_name(value)}")
         for name, text in value.items():
-            if not _VARIABLE.fullmatch(name):
+            if not re.fullmatch(_VARIABLE, name, re.ASCII):
                 raise ValueError(f"{name!r} is not a variable name")
             if not isinstance(text, str) or "\x00" in text:
                 raise ValueError(f"the value of {name!r} must be text")
@@ -280,7 +281,7 @@ def expand_variables(values: Mapping[str, str], env: Mapping[str, str]) -> dict[
 
 def is_name(text: str) -> bool:
     """Whether a provider, an agent or a server may have this name."""
-    return _NAME.fullmatch(text) is not None
+    return re.fullmatch(_NAME, text, re.ASCII) is not None
 
 
 def type_name(value: object) -> str:

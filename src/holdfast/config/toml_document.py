@@ -16,7 +16,7 @@ _LONG_KEY = r"""(?a)(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \
 _BARE_KEYS = rf"[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++){{0,{_MAX_KEY_PARTS - 1}}}"
 _BARE_KEY = r"[A-Za-z0-9_-]+"
 _POSITION = r"\(at line (\d+), column \d+\)|\(at end of document\)"
-_OPENING = re.compile(r'"""|\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#.*')
+_OPENING = r'"""|\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#.*'
 
 
 class TomlError(ValueError):
@@ -65,14 +65,17 @@ class KeyLines:
     """The line of each key in a text. Best effort, for messages."""
 
     def __init__(self, text: str) -> None:
-        self._lines = tuple(_keys_with_lines(text)) if len(text) <= _MAX_SEARCHED else ()
+        self._lines: dict[KeyPath, int] = {}
+        if len(text) <= _MAX_SEARCHED:
+            for key, line in _keys_with_lines(text):
+                self._lines.setdefault(key, line)
 
     def of(self, path: KeyPath) -> int | None:
         """The line of a key, or of its nearest parent in the text, or of the first key in it."""
-        above = [(len(key), -line) for key, line in self._lines if path[: len(key)] == key]
-        if above:
-            return -max(above)[1]
-        return next((line for key, line in self._lines if key[: len(path)] == path), None)
+        for size in range(len(path), 0, -1):
+            if (line := self._lines.get(path[:size])) is not None:
+                return line
+        return next((line for key, line in self._lines.items() if key[: len(path)] == path), None)
 
 
 def _keys_with_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
@@ -131,8 +134,10 @@ def _key_of(text: str) -> KeyPath | None:
 
 def _left_open(line: str) -> str:
     """The quotes of a multi-line string that this line opens and does not close."""
-    position = 0
-    while found := _OPENING.search(line, position):
+    if '"""' not in line and "'''" not in line:
+        return ""
+    position, opening = 0, re.compile(_OPENING)
+    while found := opening.search(line, position):
         quotes = found[0]
         position = found.end()
         if quotes in ('"""', "'''"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -69,15 +68,12 @@ _WHOLE_SERVER: Final = frozenset(
 )
 """Routes with an effect beyond the workspace that they name."""
 
-_PARAMETER = re.compile(r"{(\w+)}")
-
-
 def concerns_whole_server(method: str, path: str) -> bool:
     """Whether a route needs a sender who may use all workspaces."""
     route = f"{method} {path}"
     if route in _WHOLE_SERVER:
         return True
-    return route not in _WITHOUT_WORKSPACE | _FILTERED and not _PLACED & set(_PARAMETER.findall(path))
+    return route not in _WITHOUT_WORKSPACE | _FILTERED and not any(f"{{{name}}}" in path for name in _PLACED)
 
 
 class RouteReach:
