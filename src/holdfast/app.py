@@ -102,10 +102,8 @@ async def open_app(
 
     ``policy_file`` is for tests. It is an argument, so that nothing that a user can set leads around the policy.
     """
-    await asyncio.to_thread(locations.prepare)
     policy_file = policy_file or PolicyFile()
-    policy = await asyncio.to_thread(policy_file.read)
-    settings = (await asyncio.to_thread(load_config, locations, env=env, policy=policy)).settings
+    settings = await asyncio.to_thread(_read_settings, locations, env, policy_file)
     async with AsyncExitStack() as closing:
 
         async def save_rules(rules: tuple[str, ...]) -> None:
@@ -173,6 +171,12 @@ async def open_app(
             shared=shared,
             member=member,
         )
+
+
+def _read_settings(locations: Locations, env: Mapping[str, str], policy_file: PolicyFile) -> Settings:
+    """Blocks."""
+    locations.prepare()
+    return load_config(locations, env=env, policy=policy_file.read()).settings
 
 
 async def _make_member(
