@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from support.figures import show
 
 PROGRAM = str(Path(__file__).parents[1] / "server.py")
 """It runs the relay and the provider too, when it is asked to."""
+_SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 TOKEN = "a-token-for-the-bench"
 KINDS = {
     "quick": (1, 0.0),
@@ -424,6 +426,13 @@ def stop(subject: Subject) -> None:
     subject.process.wait()
 
 
+def _install(directory: Path) -> Path:
+    """Copy the package as users have it: a server that runs in a source tree makes a digest of all its files first."""
+    installed = directory / "site-packages"
+    shutil.copytree(_SOURCE, installed / _SOURCE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    return installed
+
+
 @contextmanager
 def provider_and_directory() -> Iterator[tuple[int, Path]]:
     """Run the provider. Yields its port, and a directory for homes."""
@@ -433,6 +442,7 @@ def provider_and_directory() -> Iterator[tuple[int, Path]]:
         with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
             os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
             os.environ["PYTHONPYCACHEPREFIX"] = f"{directory}/bytecode"
+            os.environ["PYTHONPATH"] = str(_install(Path(directory)))
             yield port, Path(directory)
     finally:
         provider.terminate()
