@@ -60,15 +60,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/openapi.json", openapi, response=dict[str, Any]),
 )
 
-
-_SCOPES = tuple(route_scope(endpoint) for endpoint in ENDPOINTS)
+_LIMITED_ENDPOINTS = tuple(
+    (endpoint, route_scope(endpoint), RouteReach(endpoint.method, endpoint.path)) for endpoint in ENDPOINTS
+)
+"""Each with the scope that it needs, and with what limits it to the workspaces of the sender."""
 
 
 def make_app(parts: ServerParts, *, tcp: TcpAccess | None = None) -> ErrorBoundary:
     """The application of one listener: on TCP, or on a private socket that only its owner can open."""
     by_path: dict[str, dict[str, EndpointApp]] = {}
-    for endpoint, needed in zip(ENDPOINTS, _SCOPES, strict=True):
-        reach = RouteReach(endpoint.method, endpoint.path)
+    for endpoint, needed, reach in _LIMITED_ENDPOINTS:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(
             endpoint, parts, needed=needed, reach=reach
         )

@@ -27,7 +27,7 @@ _OWNED: Final[dict[str, OwnedKind]] = {
     "call_id": "call",
 }
 """Path parameters that are ids of something that belongs to a workspace."""
-_PLACED = frozenset({*_OWNED, "workspace_id", "client_call_id"})
+_PLACED = tuple(f"{{{name}}}" for name in (*_OWNED, "workspace_id", "client_call_id"))
 
 _NAMED_SESSIONS = ("session", "viewing", "parent")
 """Query parameters that are ids of sessions. ``workspace`` is the id of a workspace."""
@@ -68,12 +68,15 @@ _WHOLE_SERVER: Final = frozenset(
 )
 """Routes with an effect beyond the workspace that they name."""
 
+
 def concerns_whole_server(method: str, path: str) -> bool:
     """Whether a route needs a sender who may use all workspaces."""
     route = f"{method} {path}"
     if route in _WHOLE_SERVER:
         return True
-    return route not in _WITHOUT_WORKSPACE | _FILTERED and not any(f"{{{name}}}" in path for name in _PLACED)
+    if route in _WITHOUT_WORKSPACE or route in _FILTERED:
+        return False
+    return not any(parameter in path for parameter in _PLACED)
 
 
 class RouteReach:
