@@ -242,6 +242,6 @@ def programs_named(name: str, search_path: str) -> Iterator[str]:
     The first one is what `shutil.which` returns, whose module takes half a megabyte of every server.
     """
     for entry in search_path.split(os.pathsep):
-        path = os.path.join(entry, name)
-        if os.path.isabs(entry) and os.access(path, os.X_OK) and os.path.isfile(path):
+        path = f"{entry}{name}" if entry.endswith("/") else f"{entry}/{name}"
+        if entry.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):
             yield path

@@ -282,6 +282,22 @@ def test_the_limits_name_what_exists_with_its_links_resolved(tmp_path: Path) -> 
     assert limits.private_writable == (str(temporary),)
 
 
+def test_limits_resolve_links_anywhere_in_a_path(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "a" / "up").symlink_to("..")
+    (tmp_path / "a" / "b" / "far").symlink_to(tmp_path / "link" / "b")
+    (tmp_path / "loop").symlink_to("loop")
+    spelled = (
+        *("a/b/c", "link/b/c", "a/up/link/b", "a/b/far/c", "link", "link/../a/b", "link/b/..", "a/up/.."),
+        *("loop", "loop/x", "none", "a/none/c", "link/up/link/up"),
+    )
+    given = (Path("/"), *(tmp_path / path for path in spelled), Path(f"/{tmp_path}/link/b"))
+    existing = [path for path in given if os.path.exists(path)]
+    limits = sandbox_limits(tmp_path, writes_workspace=True, temporary=tmp_path, extra=given)
+    assert limits.writable == tuple(dict.fromkeys([str(tmp_path), *map(os.path.realpath, existing)]))
+
+
 async def test_too_many_open_files_choose_no_weaker_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     def starved(*args: object, **options: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

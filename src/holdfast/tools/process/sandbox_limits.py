@@ -20,6 +20,7 @@ from holdfast.schema.base import Value
 
 _GIT_FILES = ("config", "config.worktree", "hooks")
 _MAX_NESTED = 200
+_NO_NAMES = ("", ".", "..")
 _CACHES = (
     ("PIP_CACHE_DIR", "~/.cache/pip", ("pip", "pip3")),
     ("UV_CACHE_DIR", "~/.cache/uv", ("uv",)),
@@ -172,7 +173,7 @@ def _nested_git_files(git: str) -> list[str]:
 
 
 class _ExistingPaths:
-    """Resolves the links of paths, the directory of several paths only once."""
+    """Resolves the links of paths, each directory above them only once."""
 
     def __init__(self) -> None:
         self._directories: dict[str, str] = {}
@@ -190,12 +191,21 @@ class _ExistingPaths:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return None
             raise
-        directory, name = os.path.split(path)
-        if is_link or name in ("", ".", ".."):
+        directory, _, name = path.rpartition("/")
+        if is_link or name in _NO_NAMES or not path.startswith("/"):
             return os.path.realpath(path) if Path(path).exists() else None
-        if directory not in self._directories:
-            self._directories[directory] = os.path.realpath(directory)
-        return os.path.join(self._directories[directory], name)
+        return f"{self._resolve_directory(directory)}/{name}"
+
+    def _resolve_directory(self, path: str) -> str:
+        """The path of a directory, which begins with a slash, without links and without a slash at its end."""
+        if not path:
+            return ""
+        if path not in self._directories:
+            directory, slash, name = path.rpartition("/")
+            is_plain = slash and name not in _NO_NAMES and not os.path.islink(path)
+            found = f"{self._resolve_directory(directory)}/{name}" if is_plain else os.path.realpath(path)
+            self._directories[path] = found.rstrip("/")
+        return self._directories[path]
 
 
 def _is_directory(path: str) -> bool:
