@@ -37,6 +37,9 @@ _VARIABLES: Final = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
+    "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(_SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(_SETTINGS)},
 }
 _KEPT: Final = frozenset(
     {
@@ -55,8 +58,4 @@ def neutral_git_environment(base: Mapping[str, str]) -> dict[str, str]:
     """
     environment = {name: value for name, value in base.items() if not name.startswith("GIT_") or name in _KEPT}
     environment.update(_VARIABLES)
-    environment["GIT_CONFIG_COUNT"] = str(len(_SETTINGS))
-    for number, (key, value) in enumerate(_SETTINGS):
-        environment[f"GIT_CONFIG_KEY_{number}"] = key
-        environment[f"GIT_CONFIG_VALUE_{number}"] = value
     return environment

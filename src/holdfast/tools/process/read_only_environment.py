@@ -26,11 +26,13 @@ def read_only_environment(base: Mapping[str, str], *, directory: Path) -> dict[s
     They may name a file of the workspace (``RIPGREP_CONFIG_PATH``), change how words are read (``GLOBIGNORE``) or where
     `cd` leads (``CDPATH``, ``PWD``), or choose an encoding in which characters end elsewhere.
     """
-    environment = {
-        name: value
-        for name, value in neutral_git_environment(base).items()
-        if name not in _REMOVED and not (_LOCALE_VARIABLE.fullmatch(name) and not _PLAIN_LOCALE.fullmatch(value))
-    }
+    environment = neutral_git_environment(
+        {name: value for name, value in base.items() if name not in _REMOVED and not _is_odd_locale(name, value)}
+    )
     environment["PWD"] = str(directory)
     environment.pop("OLDPWD", None)
     return environment
+
+
+def _is_odd_locale(name: str, value: str) -> bool:
+    return bool(name.startswith("L") and _LOCALE_VARIABLE.fullmatch(name) and not _PLAIN_LOCALE.fullmatch(value))
