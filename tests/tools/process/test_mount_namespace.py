@@ -17,12 +17,12 @@ import pytest
 import pytest_asyncio
 
 from holdfast.errors import ToolError
-from holdfast.tools.process import landlock
+from holdfast.tools.process import command_process, landlock
 from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, RunningCommand
 from holdfast.tools.process.mount_namespace import NamespaceView, enter_namespace
 from holdfast.tools.process.process_table import Process, find_process, tree_below
 from holdfast.tools.process.sandbox import Confinement, Ruleset, probe_sandboxes
-from holdfast.tools.process.supervisor import CommandRequest
+from holdfast.tools.process.supervisor import CommandKind, CommandRequest, KillTimes
 from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready, wait_until_dead
 
 _PROBLEM = probe_sandboxes().namespace
@@ -82,7 +82,18 @@ def test_a_request_with_a_view_is_unpacked_as_it_was() -> None:
     view = NamespaceView(("/a b", "/ö\n"), ("/a b/c",), (), ("/h",), ("/h/v", "/h/1"), ("/h/2",), network=False)
     for sent in (view, NamespaceView(), None):
         request = CommandRequest("/d", ["bash", "-c", ""], {"A": "", "B": "x=y"}, 0.4, 1.0, sent)
-        assert CommandRequest.unpack(request.pack()[4:]) == request
+        assert CommandRequest.unpack(body := request.pack()[4:]) == request
+        assert KillTimes.unpack(body) == (0.4, 1.0)
+
+
+async def test_a_command_that_was_not_announced_as_confined_is_not_started(
+    launcher: CommandLauncher, scope: Ruleset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its supervisor reads the rest of the request only after it has chosen how to start it."""
+    monkeypatch.setattr(command_process, "CommandKind", lambda piped, **_: CommandKind(piped, in_namespace=False))
+    with pytest.raises(ToolError, match="was not announced"):
+        await start(launcher, command(f"touch {tmp_path}/new", "call_a"), scope, NamespaceView())
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.promise("C7")
@@ -171,16 +182,17 @@ async def test_a_waiting_process_ends_with_its_supervisors(launcher: CommandLaun
     await output_of(await start(launcher, command("true", "call_a"), scope, NamespaceView()))
     await output_of(await start(launcher, command("true", "call_b"), scope, NamespaceView()))
     assert launcher.pid is not None
-    waiting = await asyncio.to_thread(_wait_for_two_below, launcher.pid)
+    await asyncio.to_thread(_wait_for_prepared, launcher.pid)
+    waiting = await asyncio.to_thread(tree_below, launcher.pid)
     await launcher.close()
     await asyncio.to_thread(wait_until_dead, waiting)
 
 
-def _wait_for_two_below(pid: int) -> list[Process]:
-    """A supervisor for the next command, and the process that will become it."""
-    while len(found := tree_below(pid)) < 2:
+def _wait_for_prepared(pid: int) -> Process:
+    """The process that will become the next command. It is below a supervisor; others may wait beside that."""
+    while not (found := [process for process in tree_below(pid) if process.parent != pid]):
         time.sleep(0.01)
-    return found
+    return found[0]
 
 
 def test_a_command_has_no_privileges_and_its_own_devices(scope: Ruleset) -> None:
@@ -344,7 +356,7 @@ async def test_a_command_sees_what_was_mounted_after_its_process_was_prepared(
     for name in ("first", "second"):
         await output_of(await start(launcher, command("true", "call_a"), scope, NamespaceView()))
         assert launcher.pid is not None
-        waiting = (await asyncio.to_thread(_wait_for_two_below, launcher.pid))[-1]
+        waiting = await asyncio.to_thread(_wait_for_prepared, launcher.pid)
         await asyncio.to_thread(_wait_for_namespace, waiting)
         subprocess.run(["mount", "-t", "tmpfs", name, str(tmp_path)], check=True)
         try:

@@ -11,6 +11,7 @@ the supervisor uses this module.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -151,6 +152,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         os.close(parent)
 
 
+@functools.cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import os
 import select
@@ -126,22 +127,37 @@ class CommandRequest(NamedTuple):
     """What the command sees in namespaces of its own. Needs a ruleset that restricts signals."""
 
     def pack(self) -> bytes:
+        """Raises `ValueError` if a field has a zero byte."""
         variables = [f"{name}={value}" for name, value in self.environment.items()]
         view = self.view.pack() if self.view else []
         counts = [str(len(view)), str(len(self.argv))]
         fields = [self.directory, str(self.grace), str(self.limit), *counts, *view, *self.argv, *variables]
-        body = b"\0".join(os.fsencode(field) for field in fields)
+        body = os.fsencode("\0".join(fields))
+        if body.count(0) != len(fields) - 1:
+            raise ValueError("it contains a zero byte; remove it")
         return LENGTH.pack(len(body)) + body
 
     @classmethod
     def unpack(cls, body: bytes) -> CommandRequest:
-        directory, grace, limit, paths, words, *rest = [os.fsdecode(field) for field in body.split(b"\0")]
+        directory, grace, limit, paths, words, *rest = os.fsdecode(body).split("\0")
         view, rest = rest[: int(paths)], rest[int(paths) :]
         argv, variables = rest[: int(words)], rest[int(words) :]
         environment = dict(variable.split("=", 1) for variable in variables)
         return cls(
             directory, argv, environment, float(grace), float(limit), NamespaceView.unpack(view) if view else None
         )
+
+
+class KillTimes(NamedTuple):
+    """The part of a packed `CommandRequest` that its supervisor needs if another process unpacks the rest."""
+
+    grace: float
+    limit: float
+
+    @classmethod
+    def unpack(cls, body: bytes) -> KillTimes:
+        _, grace, limit, _ = body.split(b"\0", 3)
+        return cls(float(grace), float(limit))
 
 
 class CommandStreams(NamedTuple):
@@ -187,8 +203,19 @@ class ChildExitPipe:
 class CommandSupervisor:
     """Starts one command, reaps its processes, and kills all of them on request."""
 
-    def __init__(self, control: socket.socket, *, exits: ChildExitPipe, starter: ConfinedStarter | None = None) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        kind: CommandKind,
+        *,
+        process: Process | None,
+        exits: ChildExitPipe,
+        starter: ConfinedStarter | None = None,
+    ) -> None:
+        """``process`` is the calling process, which the server is told."""
+        self._process = process
         self._control = control
+        self._kind = kind
         self._starter = starter
         self._exits = exits
         self._poll = select.poll()
@@ -203,26 +230,26 @@ class CommandSupervisor:
 
     def run(self, streams: CommandStreams, ruleset: int | None = None) -> int:
         """Run until the command's tree has ended. Returns 0 if no process is left, else 1."""
-        request = _receive_request(self._control)
-        if request is None:
+        body = _receive_body(self._control)
+        if body is None:
             return 0
         try:
-            self._pid = self._launch(request, streams, ruleset)
+            self._pid = self._launch(body, streams, ruleset)
         except OSError as error:
-            reason = f"{error.strerror or error}: {error.filename or request.argv[0]!r}"
+            reason = f"{error.strerror or error}: {error.filename or CommandRequest.unpack(body).argv[0]!r}"
             self._report("failed", str(error.errno or 0), reason)
             return 0
         finally:
             streams.close()
         self._group = 0 if IS_LINUX else self._pid
-        self._report("started", *map(str, find_process(os.getpid()) or ()))
+        self._report("started", *map(str, self._process or ()))
         try:
-            return self._follow(request)
+            return self._follow(KillTimes.unpack(body))
         finally:
             if self._mounts is not None:
                 os.close(self._mounts)
 
-    def _follow(self, request: CommandRequest) -> int:
+    def _follow(self, times: KillTimes) -> int:
         """Reap processes until none is left, or kill them on request."""
         self._poll.register(self._control.fileno(), select.POLLIN)
         while True:
@@ -231,7 +258,7 @@ class CommandSupervisor:
                 self._report("empty")
                 return 0
             if self._control.fileno() in ready:
-                return self._kill(request)
+                return self._kill(times)
 
     def is_kept(self) -> bool:
         """Wait until the server knows that the tree has ended. Returns whether another command may come."""
@@ -240,35 +267,38 @@ class CommandSupervisor:
         except OSError:
             return False
 
-    def _launch(self, request: CommandRequest, streams: CommandStreams, ruleset: int | None) -> int:
-        if request.view is not None:
+    def _launch(self, body: bytes, streams: CommandStreams, ruleset: int | None) -> int:
+        if self._kind.in_namespace:
             starter = self._starter
-            if starter is None or not starter.is_ready(network=request.view.network):
+            if starter is None or not starter.is_ready(network=self._kind.network):
                 if starter:
                     starter.end()
-                starter = ConfinedStarter(network=request.view.network)
-            pid = starter.start(request, streams, ruleset)
+                starter = ConfinedStarter(network=self._kind.network)
+            pid = starter.start(body, streams, ruleset)
             with contextlib.suppress(OSError):  # it has ended already
                 self._mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
             return pid
         if self._starter:
             self._starter.end()
+        request = CommandRequest.unpack(body)
+        if request.view is not None:
+            raise OSError(errno.EINVAL, "it was not announced as a command in a namespace")
         self._command = _launch(request, streams) if ruleset is None else _launch_confined(request, streams, ruleset)
         return self._command.pid
 
-    def _kill(self, request: CommandRequest) -> int:
+    def _kill(self, times: KillTimes) -> int:
         self._poll.unregister(self._control.fileno())
         begin = time.monotonic()
         killed = _signal_each(self._quick_members(), signal.SIGINT)
-        gone = self._gone_by(begin + min(_QUICK_SECONDS, request.grace))
+        gone = self._gone_by(begin + min(_QUICK_SECONDS, times.grace))
         if not gone:
             missed = [process for process in self._quick_members() if (process.pid, process.started) not in killed]
             killed |= _signal_each(missed, signal.SIGINT)
-            gone = self._gone_by(begin + request.grace)
-        while not gone and time.monotonic() < begin + request.limit:
+            gone = self._gone_by(begin + times.grace)
+        while not gone and time.monotonic() < begin + times.limit:
             killed |= self._freeze()
             killed |= _signal_each(self._quick_members(), signal.SIGKILL)
-            gone = self._gone_by(min(time.monotonic() + 0.05, begin + request.limit))
+            gone = self._gone_by(min(time.monotonic() + 0.05, begin + times.limit))
         left = [] if gone else [process for process in self._members() if process.alive]
         for process in left:
             killed.pop((process.pid, process.started), None)
@@ -357,10 +387,10 @@ def _signal_each(processes: list[Process], number: int) -> dict[tuple[int, str],
     return names
 
 
-def _receive_request(control: socket.socket) -> CommandRequest | None:
+def _receive_body(control: socket.socket) -> bytes | None:
+    """Receive a packed `CommandRequest`. None if the other side has closed the socket."""
     header = _receive_exactly(control, LENGTH.size)
-    body = _receive_exactly(control, LENGTH.unpack(header)[0]) if header else None
-    return CommandRequest.unpack(body) if body else None
+    return _receive_exactly(control, LENGTH.unpack(header)[0]) if header else None
 
 
 def _receive_exactly(control: socket.socket, size: int) -> bytes | None:
@@ -435,13 +465,13 @@ class ConfinedStarter:
         poll.register(self._socket.fileno(), select.POLLIN)  # it has failed, and says why
         return network == self._network and not poll.poll(0)
 
-    def start(self, request: CommandRequest, streams: CommandStreams, ruleset: int | None) -> int:
-        """Start the command; return its pid. Raises the `OSError` of the process."""
+    def start(self, body: bytes, streams: CommandStreams, ruleset: int | None) -> int:
+        """Start the command of a packed request; return its pid. Raises the `OSError` of the process."""
         descriptors = streams.descriptors if ruleset is None else [*streams.descriptors, ruleset]
         os.close(self.mounts)
         with self._socket:
             socket.send_fds(self._socket, [b"c"], descriptors)
-            self._socket.sendall(request.pack())
+            self._socket.sendall(LENGTH.pack(len(body)) + body)
             problem = self._socket.recv(_MAX_PROBLEM)  # nothing: the start of the command closed the socket
         if ruleset is not None:
             os.close(ruleset)
@@ -466,9 +496,12 @@ def _become_command(connection: socket.socket, *, network: bool) -> NoReturn:
         signal.set_wakeup_fd(-1)
         os.closerange(3, connection.fileno())
         os.closerange(connection.fileno() + 1, _HIGHEST_DESCRIPTOR)
+        for name in _IGNORED_SIGNALS:
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
         prepared = prepare_namespace(network=network)
         _, descriptors, _, _ = socket.recv_fds(connection, 1, _MAX_DESCRIPTORS)
-        request = _receive_request(connection)
+        body = _receive_body(connection)
+        request = CommandRequest.unpack(body) if body else None
         if request is not None and request.view is not None:
             enter_namespace(request.view, directory=request.directory, prepared=prepared)
             *streams, ruleset = descriptors
@@ -476,8 +509,6 @@ def _become_command(connection: socket.socket, *, network: bool) -> NoReturn:
             CommandStreams(*streams).replace_standard()
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
-            for name in _IGNORED_SIGNALS:
-                signal.signal(getattr(signal, name), signal.SIG_DFL)
             os.execvpe(request.argv[0], request.argv, request.environment)
     except OSError as error:
         connection.sendall(f"{error.errno or 0}\0{error.strerror or error}\0{error.filename or ''}".encode())
@@ -559,6 +590,7 @@ class RootSupervisor:
     def _supervise(self, parent: int) -> int:
         """Take requests of the server and run their commands, as long as the server wants. Returns the exit status."""
         exits = ChildExitPipe()
+        process = find_process(os.getpid())
         gc.freeze()  # what is shared with the root supervisor is never looked at
         while True:
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -573,7 +605,7 @@ class RootSupervisor:
             self._tell_root(kind)
             count = 4 if kind.piped else 2
             with socket.socket(fileno=descriptors[0]) as control:
-                supervisor = CommandSupervisor(control, exits=exits, starter=starter)
+                supervisor = CommandSupervisor(control, kind, process=process, exits=exits, starter=starter)
                 status = supervisor.run(CommandStreams(*descriptors[1:count]), *descriptors[count:])
                 if status or not supervisor.is_kept():
                     return status
