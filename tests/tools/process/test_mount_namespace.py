@@ -210,6 +210,20 @@ def test_a_command_has_no_privileges_and_its_own_devices(scope: Ruleset) -> None
     assert lines[-4:] == ["devices", "no terminals", "no controls", ""]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="other users cannot change the kernel's settings anyway")
+@pytest.mark.parametrize("writable", [(), ("/",)])
+def test_root_cannot_change_the_kernel_in_proc_but_its_own_processes(scope: Ruleset, writable: tuple[str, ...]) -> None:
+    controls = {name for name in ("sys", "sysrq-trigger", "irq", "bus", "fs") if Path("/proc", name).exists()}
+    script = "cat /proc/self/mountinfo; echo new > /proc/$$/comm && read name < /proc/$$/comm; echo $name"
+    *mounts, name = run_confined(script, NamespaceView(writable), scope).stdout.splitlines()
+    options = {(fields := line.split())[4]: fields[5] for line in mounts}  # the last one at a place is seen
+    assert {path for path in options if path.removeprefix("/proc/") in controls} == {
+        f"/proc/{each}" for each in controls
+    }
+    assert {options[f"/proc/{each}"][:3] for each in controls} == {"ro,"}
+    assert (options["/proc"][:3], name) == ("rw,", "new")
+
+
 @pytest.mark.parametrize(
     "attack",
     [

@@ -103,7 +103,7 @@ class PreparedNamespace(NamedTuple):
     """Namespaces of the calling process, in which it sees what it saw before. Nothing is confined yet."""
 
     mounts: list[_Copy]
-    """The devices of the command and its ``/proc``, to be attached."""
+    """The devices of the command and its ``/proc``, in which root can change nothing, to be attached."""
     network: bool
 
 
@@ -119,7 +119,9 @@ def prepare_namespace(*, network: bool) -> PreparedNamespace:
     _set_attributes("/", _NO_DEVICES)
     if not network:
         _start_loopback()
-    return PreparedNamespace([*_make_devices(devices), *_copy(["/proc"])], network)
+    made = _make_devices(devices)
+    _protect_kernel_controls()
+    return PreparedNamespace([*made, *_copy(["/proc"])], network)
 
 
 def enter_namespace(view: NamespaceView, *, directory: str = "/", prepared: PreparedNamespace | None = None) -> None:
@@ -137,9 +139,8 @@ def enter_namespace(view: NamespaceView, *, directory: str = "/", prepared: Prep
         _set_attributes("/", _READ_ONLY)
     read_only = _copy(view.read_only)
     visible = _copy(view.visible)
-    controls = _copy(f"/proc/{name}" for name in _KERNEL_CONTROLS if os.geteuid() == 0)
     covered = ("/dev", *view.hidden)
-    _attach([*mounts, *controls, *writable, *read_only], covered=covered)
+    _attach([*mounts, *writable, *read_only], covered=covered)
     for path in view.covered:
         _cover(path)
     for path in view.hidden:
@@ -231,6 +232,14 @@ def _make_devices(devices: list[_Copy]) -> list[_Copy]:
     made = _copy(["/dev"])
     _check(_libc().umount2(b"/dev", _DETACH), "/dev")
     return made
+
+
+def _protect_kernel_controls() -> None:
+    """Make read-only what root could change in ``/proc``."""
+    controls = _copy(f"/proc/{name}" for name in _KERNEL_CONTROLS if os.geteuid() == 0)
+    _attach(controls)
+    for path, _ in controls:
+        _set_attributes(path, _READ_ONLY)
 
 
 def _cover(path: str) -> None:
