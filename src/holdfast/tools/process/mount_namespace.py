@@ -75,12 +75,11 @@ class NamespaceView(NamedTuple):
 
     @classmethod
     def unpack(cls, texts: Sequence[str]) -> NamespaceView:
-        paths = texts[1 : 1 + int(texts[0][:-1])]
-
-        def field(number: int) -> tuple[str, ...]:
-            return tuple(text[1:] for text in paths if text[0] == str(number))
-
-        return cls(field(0), field(1), field(2), field(3), field(4), field(5), texts[0].endswith("+"))
+        fields: list[list[str]] = [[] for _ in cls._fields[:-1]]
+        for text in texts[1 : 1 + int(texts[0][:-1])]:
+            fields[int(text[0])].append(text[1:])
+        writable, read_only, covered, hidden, visible, private_writable = map(tuple, fields)
+        return cls(writable, read_only, covered, hidden, visible, private_writable, texts[0].endswith("+"))
 
 
 class _OpenHow(ctypes.Structure):
@@ -317,6 +316,8 @@ def prepare_namespaces() -> None:
         _attach([_Copy(nothing, -1)], covered=("/dev",))
     _copy([nothing])
     _cover(nothing)
+    for name in ("capset", "prctl"):
+        getattr(_libc(), name)
 
 
 def _check(result: int, subject: str) -> int:

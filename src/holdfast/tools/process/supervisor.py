@@ -33,7 +33,7 @@ import threading
 import time
 from typing import NamedTuple, NoReturn
 
-from holdfast.tools.process.landlock import restrict_thread
+from holdfast.tools.process.landlock import landlock_version, restrict_thread
 from holdfast.tools.process.mount_namespace import (
     NamespaceView,
     enter_namespace,
@@ -678,5 +678,6 @@ def main(descriptor: int) -> None:
     gc.disable()  # a collection would copy the memory that forked processes share
     if IS_LINUX:
         prepare_namespaces()
+        landlock_version()  # loads what a command needs later
     with socket.socket(fileno=descriptor) as server:
         RootSupervisor(server).run()
