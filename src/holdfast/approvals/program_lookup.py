@@ -21,10 +21,10 @@ def why_untrusted(program: str, *, search_path: str, workspace: str) -> str | No
     if "/" in program:
         return _why_writable(program, workspace)
     for directory in (search_path or DEFAULT_PATH).split(":"):
-        path = os.path.join(directory or ".", program)
-        if not os.path.isabs(path):
+        if not directory.startswith("/"):
             return f"the search path has the relative directory {directory or '.'!r}"
-        if os.path.isfile(path) and os.access(path, os.X_OK):
+        path = f"{directory.rstrip('/')}/{program}"
+        if os.access(path, os.X_OK) and os.path.isfile(path):
             return _why_writable(path, workspace)
     return None
 
