@@ -3,7 +3,9 @@
 import json
 import os
 import sqlite3
+import time
 from contextlib import closing
+from pathlib import Path
 
 from tests.cli.cli_shell import CliShell, open_shell
 
@@ -31,11 +33,13 @@ def test_unused_sessions_are_deleted_only_if_asked_and_confirmed() -> None:
 
 def test_old_outputs_and_unneeded_contents_are_removed_and_their_size_is_told() -> None:
     with open_shell() as sh:
-        sh.ok("run", "!say hello")
         outputs = sh.locations.outputs_dir
-        (outputs / "old.txt").write_bytes(b"x" * 50_000)
+        outputs.mkdir(parents=True)
+        _write_old(outputs / "first.txt", size=10)
+        sh.ok("run", "!say hello")
+        _wait_for_log(sh, "removed 0 old file contents and 1 old outputs")  # the server does it itself once an hour
+        _write_old(outputs / "old.txt", size=50_000)
         (outputs / "new.txt").write_bytes(b"x" * 1_000)
-        os.utime(outputs / "old.txt", (1, 1))
         freed = json.loads(sh.ok("gc", "--json"))["freed"]
         assert freed["outputs"] == 1
         assert freed["files_before"] - freed["files_after"] == 50_000
@@ -43,6 +47,16 @@ def test_old_outputs_and_unneeded_contents_are_removed_and_their_size_is_told() 
         assert [path.name for path in outputs.glob("*.txt")] == ["new.txt"]
         assert "nothing: all of it is still needed" in sh.ok("gc")
         assert sh.ok("run", "--continue", "!say on") == "on"
+
+
+def _write_old(file: Path, *, size: int) -> None:
+    file.write_bytes(b"x" * size)
+    os.utime(file, (1, 1))
+
+
+def _wait_for_log(sh: CliShell, words: str) -> None:
+    while words not in "".join(log.read_text() for log in sh.locations.logs_dir.glob("*")):
+        time.sleep(0.01)
 
 
 def _session_count(sh: CliShell) -> int:
