@@ -2,7 +2,8 @@
 
 *Relay* is the least program with the same visible behaviour: starlette, uvicorn and httpx2, without store and agent. A
 POST starts a request to the provider, an event stream sends its text, a DELETE stops it. *Ours* is `serve` as users run
-it. Each runs in a process of its own. All use one monotonic clock.
+it, from an installed package (`bench/support/installed_package.py`). Each runs in a process of its own. All use one
+monotonic clock.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from support.figures import show
+from support.installed_package import install_package
 
 PROGRAM = str(Path(__file__).parents[1] / "server.py")
 """It runs the relay and the provider too, when it is asked to."""
-_SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 TOKEN = "a-token-for-the-bench"
 KINDS = {
     "quick": (1, 0.0),
@@ -426,13 +426,6 @@ def stop(subject: Subject) -> None:
     subject.process.wait()
 
 
-def _install(directory: Path) -> Path:
-    """Copy the package as users have it: a server that runs in a source tree makes a digest of all its files first."""
-    installed = directory / "site-packages"
-    shutil.copytree(_SOURCE, installed / _SOURCE.name, ignore=shutil.ignore_patterns("__pycache__"))
-    return installed
-
-
 @contextmanager
 def provider_and_directory() -> Iterator[tuple[int, Path]]:
     """Run the provider. Yields its port, and a directory for homes."""
@@ -442,7 +435,7 @@ def provider_and_directory() -> Iterator[tuple[int, Path]]:
         with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
             os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
             os.environ["PYTHONPYCACHEPREFIX"] = f"{directory}/bytecode"
-            os.environ["PYTHONPATH"] = str(_install(Path(directory)))
+            os.environ["PYTHONPATH"] = install_package(Path(directory))
             yield port, Path(directory)
     finally:
         provider.terminate()
