@@ -133,6 +133,23 @@ async def test_new_blocks_below_are_counted_while_one_reads_above(tmp_path: Path
         await ui.shows("The end.")
 
 
+async def test_a_draw_does_not_undo_a_page_key(tmp_path: Path) -> None:
+    async with open_ui(tmp_path, text(LONG)) as ui:
+        await ui.send("first")
+        await ui.idle()
+        view = ui.app.chat.view
+        await ui.until(lambda: view.max_scroll_y > view.size.height and not view.has_draw_ahead)
+        end = view.scroll_y
+        view.scroll_page_up()
+        view.draw_now()  # as for an event that comes before the first step of the animation
+        assert not view.following
+        assert view.scroll_y == view.scroll_target_y == end - view.size.height
+        view.scroll_page_up()
+        view.scroll_to_end()
+        assert view.following
+        assert view.scroll_y == end
+
+
 async def test_a_subagent_is_a_tree_that_can_be_entered_and_left(tmp_path: Path) -> None:
     start = calls(Call("agent", {"title": "look around", "prompt": "look"}))
     inner = calls(Call("ls", {"path": "."}))

@@ -116,12 +116,13 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def show(self, fold: TranscriptFold) -> None:
         """Show another session, from its end."""
+        self._finish_scrolling()
         self._fold = fold
         self.state = TranscriptState()
         self._selection = None
         self._rows = TranscriptLayout(fold, self._rows.context)
-        self.following, self.unseen = True, 0
-        self.draw_now()
+        self.unseen = 0
+        self._go_to(None)
 
     def on_mount(self) -> None:
         self.watch(self.app, "theme", self._theme_changed, init=False)
@@ -181,6 +182,7 @@ class TranscriptView(ScrollView, can_focus=True):
         if self._pause is not None:
             self._pause.stop()
             self._pause = None
+        self._finish_scrolling()
         started = time.monotonic()
         layout, height = self._rows, max(self.size.height, 1)
         if (before := layout.refresh()) is not None:
@@ -207,6 +209,7 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def _place(self) -> None:
         """Set the height and the position of the view."""
+        self._finish_scrolling()
         self._moving = True
         try:
             size = Size(self._layout_width, self._rows.height)
@@ -217,6 +220,10 @@ class TranscriptView(ScrollView, can_focus=True):
             self._move_scrollbar()
         finally:
             self._moving = False
+
+    def _finish_scrolling(self) -> None:
+        """Be at once where a key or the wheel leads: setting the position would end its animation at another place."""
+        self.app.animator.force_stop_animation(self, "scroll_y")
 
     def _set_virtual_size(self, size: Size) -> None:
         """Set the size of all rows. The widget stays as large as it is, so that the screen needs no new layout."""
@@ -382,7 +389,14 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def scroll_to_end(self) -> None:
         """Follow the end again."""
-        self.following = True
+        self._go_to(None)
+
+    def _go_to(self, place: Anchor | None) -> None:
+        """Go to a place, or follow the end."""
+        self._finish_scrolling()
+        self.following = place is None
+        if place is not None:
+            self._anchor = place
         self.draw_now()
 
     def scroll_to_block(self, block_id: str) -> None:
@@ -394,9 +408,7 @@ class TranscriptView(ScrollView, can_focus=True):
         top = round(self.scroll_y)
         if top <= row and row + height <= top + self.size.height:
             return
-        self.following = False
-        self._anchor = self._rows.anchor_at(row)
-        self.draw_now()
+        self._go_to(self._rows.anchor_at(row))
 
     def move_cursor(self, step: int) -> None:
         """Move the block cursor. Without one, start at the last visible block."""
@@ -429,9 +441,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self.state = self.state.with_cursor(block.id)
         place = self._rows.place_of(block.id)
         if place is not None:
-            self.following = False
-            self._anchor = self._rows.anchor_at(place[0])
-            self.draw_now()
+            self._go_to(self._rows.anchor_at(place[0]))
 
     # Search.
 
@@ -467,9 +477,7 @@ class TranscriptView(ScrollView, can_focus=True):
         row, height = place
         query = self.state.search.casefold()
         offset = next((n for n in range(height) if query in self._rows.row(row + n)[0].plain.casefold()), 0)
-        self.following = False
-        self._anchor = self._rows.anchor_at(max(row + offset - self.size.height // 3, 0))
-        self.draw_now()
+        self._go_to(self._rows.anchor_at(max(row + offset - self.size.height // 3, 0)))
 
     # Folding and copying.
 
