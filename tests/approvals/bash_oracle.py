@@ -13,6 +13,8 @@ from holdfast.approvals.shell.shell_words import Arg
 
 _HOOK = """() { printf '%s\\0' "$#" "${@//$'\\n'/$'\\1'}" >&9; }"""
 """Logs a new line as \\1: bash writes line by line, and several commands may write at the same time."""
+_MOST_CPU_SECONDS = 1
+"""Of each process: a loop may have no end, because every command succeeds."""
 
 
 class Ran:
@@ -32,7 +34,7 @@ def run_in_bash(line: str) -> Ran:
                 "/bin/bash",
                 "--norc",
                 "-c",
-                'exec 9>&"$1"; eval "exec $1>&-"; shift; eval "$1"',
+                f'ulimit -t {_MOST_CPU_SECONDS}; exec 9>&"$1"; eval "exec $1>&-"; shift; eval "$1"',
                 "sh",
                 str(writing),
                 line,
@@ -56,7 +58,9 @@ def _commands(log: bytes) -> list[list[str]]:
     position = 0
     while position < len(words):
         count = int(words[position])
-        commands.append(words[position + 1 : position + 1 + count])
+        command = words[position + 1 : position + 1 + count]
+        if len(command) == count:  # else it was cut off at the end of its time
+            commands.append(command)
         position += 1 + count
     return commands
 

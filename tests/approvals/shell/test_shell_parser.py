@@ -44,6 +44,7 @@ def _agrees_with_bash(line: str) -> bool:
 @example("c1 <<-EOF arg\n\\ EOFx\n\nEOF\nc3 q\n")
 @example("x=$(c2 p)\\`c2 } c1")
 @example("[[ ! $x =~ ^<(b|c)$ && a < b ]] || c1")
+@example("while time c1; do c2 $(c3); done")
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(shell_lines())
 def test_the_parser_finds_every_command_and_file_that_bash_uses(line: str) -> None:
